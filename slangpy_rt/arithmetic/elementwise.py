@@ -28,6 +28,9 @@ from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import another
 
+# What messages call an assignment to elements.
+_WRITE = "Tensor[...] = value"
+
 
 class _Plan(NamedTuple):
     """How an operation of two kinds of operands is called.
@@ -118,10 +121,25 @@ class Elementwise:
         element = plan.element or scalar_type(plan.of)
         if out is None:
             out = Tensor.empty(self.device, _broadcast("where", condition, a, b), element)
+        else:
+            # An array that a mask selects elements of.
+            _check_written(self.device, a, out)
         dims = len(out.layout.full_shape) - len(out.shape)
         flat = out.flatten_dtype() if dims else out
         plan.function(as_scalars(a, dims), as_scalars(b, dims), as_scalars(condition, dims), _result=flat)
         return out
+
+    def clip(self, a: NDBuffer, low: Any, high: Any) -> Any:
+        """Return ``a``'s elements, moved to the nearest bound, a number or an array; None is no bound."""
+        made: Any = a
+        for name, bound in (("maximum", low), ("minimum", high)):
+            if bound is not None:
+                operand = as_operand(self.device, "clip", bound)
+                if operand is None:
+                    raise BindError(f"clip: a bound is {in_words(bound)}; a number or an array was expected.")
+                _broadcast("clip", made, operand)
+                made = self.binary(name, made, operand)
+        return a.copy() if made is a else made
 
     def unary(self, name: str, a: NDBuffer, into: SlangType | None = None) -> Any:
         """Return the result of an operation of each scalar of an array, in a new Tensor of an element type."""
@@ -144,14 +162,20 @@ class Elementwise:
         into = scalar_of(name, out.layout.element)
         source = as_operand(self.device, name, value)
         if source is None:
-            raise BindError(f"Tensor[...] = value: {in_words(value)} was given; an array or a number was expected.")
+            raise BindError(f"{_WRITE}: {in_words(value)} was given; an array or a number was expected.")
         kind = _kind(source)
         held = promoted_with(into, kind()) if isinstance(kind, type) else scalar_of(name, kind)
         if name == "copy" and not converting:
-            check_kind("Tensor[...] = value", held, into)
+            check_kind(_WRITE, held, into)
         dims = len(out.layout.full_shape) - len(out.shape)
         flat = out.flatten_dtype() if dims else out
-        self._function((name, held_as(held), held_as(into)))(as_scalars(source, dims), _result=flat)
+        function = self._function((name, held_as(held), held_as(into)))
+        try:
+            function(as_scalars(source, dims), _result=flat)
+        except (BindError, ShapeError):
+            # These name a function of ours, which nobody has called.
+            _check_written(self.device, source, out)
+            raise
 
     def _planned(self, name: str, a: Any, b: Any, out: Tensor | None) -> _Plan:
         kinds = _kind(a), _kind(b)
@@ -159,7 +183,7 @@ class Elementwise:
         into = "bool" if name in COMPARISONS else of
         wide = [k for k in kinds if isinstance(k, SlangType) and k.shape]
         if len({k.shape for k in wide}) > 1:
-            raise BindError(f"{name}: '{kinds[0]}' and '{kinds[1]}' have elements of different shapes.")
+            raise BindError(f"{name}: '{wide[0].name}' and '{wide[1].name}' have elements of different shapes.")
         element = scalar_type(into) if into != "bfloat16" else BFLOAT16
         if wide:
             element = element_type(name, wide[0].name.replace(wide[0].scalar, into, 1))
@@ -285,6 +309,28 @@ def _check_together(device: Any, name: str, a: Any, b: Any, out: Any) -> None:
     shape = _broadcast(name, a, b)
     if out is not None and shape != out.shape:
         raise ShapeError(f"{name} in place: operands of shape {shape} do not fit {out.summary}; write x = x + y.")
+
+
+def _check_written(device: Any, value: Any, out: Any) -> None:
+    """Refuse a value of another device, or one whose shape or whose elements' shape does not broadcast to ``out``."""
+    if isinstance(value, NDBuffer):
+        if value.device is not device:
+            raise BindError(
+                f"{_WRITE}: the value is {value.summary} on {another(value.device, device)}, and the array is on "
+                f"{device!r}; tensor.to(device) copies the value."
+            )
+        if value.layout.element.shape not in ((), out.layout.element.shape):
+            raise BindError(f"{_WRITE}: the value is {value.summary}, and the array is {out.summary}.")
+    shape = () if isinstance(value, (bool, int, float)) else value.shape
+    try:
+        fits = np.broadcast_shapes(shape, out.shape) == out.shape
+    except ValueError:
+        fits = False
+    if not fits:
+        element = out.layout.element
+        are_elements = element.shape and shape[-len(element.shape) :] == element.shape
+        instead = f" For elements, pass Tensor.from_numpy(device, value, '{element.name}')." if are_elements else ""
+        raise ShapeError(f"{_WRITE}: the value of shape {shape} does not broadcast to {out.summary}.{instead}")
 
 
 def _broadcast(name: str, *operands: Any) -> tuple[int, ...]:

@@ -285,12 +285,8 @@ class Operators(NDBuffer):
         if recorder is not None:
             clipped: A = recorder.clip(self, low, high)
             return clipped
-        operations = import_module(_ELEMENTWISE).elementwise(self)
-        made: Any = self
-        for name, bound in (("maximum", low), ("minimum", high)):
-            made = made if bound is None else operations.binary(name, made, bound)
-        found: A = self.copy() if made is self else made
-        return found
+        made: A = import_module(_ELEMENTWISE).elementwise(self).clip(self, low, high)
+        return made
 
     def sum(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
         """Return the sums along axes, by default of all elements.
