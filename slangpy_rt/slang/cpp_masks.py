@@ -5,9 +5,9 @@ a number for each element, and a mask ``_m`` of the elements that take part. A b
 until the mask is empty, and an assignment changes the elements in the mask alone. A loop of a known number of steps
 stays as it is. Only a part of C++ is understood: 32-bit numbers, their vectors and structs of them, without arrays,
 integer division, ``switch`` and memory besides the arrays of the call, with strides or without, and the element's
-index. Everything else keeps its one form. What this module does not see, such as a place in memory that a number of the
-element's own gives, the C++ compiler refuses, because none of these types converts to a plain number; then the kernel
-is compiled with the first form alone.
+index. Everything else keeps its one form. What this module does not see, such as a place in memory that a number of
+the element's own gives, the C++ compiler refuses, because none of these types converts to a plain number; then the
+kernel is compiled with the first form alone.
 """
 
 from __future__ import annotations
