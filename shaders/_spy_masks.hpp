@@ -35,6 +35,7 @@ template<> struct _spy_L<bool>
     friend SPY_INLINE _spy_L operator~(_spy_L a) { return ~a.v; }
 };
 typedef _spy_L<bool> _spy_Mask;
+struct _spy_A;
 template<typename T> struct _spy_L
 {
     typedef typename _spy_Lane<T>::Vector V;
@@ -46,6 +47,8 @@ template<typename T> struct _spy_L
     SPY_INLINE _spy_L(unsigned x) : v(V{} + T(x)) {}
     template<typename U> explicit SPY_INLINE _spy_L(_spy_L<U> x) : v(__builtin_convertvector(x.v, V)) {}
     explicit SPY_INLINE _spy_L(_spy_L<bool> x) : v(__builtin_convertvector(-x.v, V)) {}
+    // Of 32-bit integers alone.
+    explicit SPY_INLINE _spy_L(_spy_A x);
 #define SPY_BINARY(OP) friend SPY_INLINE _spy_L operator OP(_spy_L a, _spy_L b) { return V(a.v OP b.v); }
 #define SPY_COMPARE(OP) friend SPY_INLINE _spy_Mask operator OP(_spy_L a, _spy_L b) { return _spy_Ints(a.v OP b.v); }
     SPY_BINARY(+) SPY_BINARY(-) SPY_BINARY(*)
@@ -109,6 +112,34 @@ struct _spy_A
     }
 };
 SPY_INLINE _spy_A operator*(long long n, _spy_A i) { return {n * i.first, n * i.step, i.count}; }
+SPY_INLINE _spy_A operator*(_spy_A i, long long n) { return n * i; }
+SPY_INLINE _spy_A operator+(long long n, _spy_A i) { return {n + i.first, i.step, i.count}; }
+SPY_INLINE _spy_A operator+(_spy_A i, long long n) { return n + i; }
+SPY_INLINE _spy_A operator+(_spy_A a, _spy_A b)
+{
+    return {a.first + b.first, a.step + b.step, a.count < b.count ? a.count : b.count};
+}
+SPY_INLINE _spy_Ints _spy_numbers(_spy_A x)
+{
+    _spy_Ints lane = {};
+    for (int k = 0; k < SPY_LANES; ++k)
+        lane[k] = k;
+    return lane * int(x.step) + int(x.first);
+}
+template<> SPY_INLINE _spy_L<int>::_spy_L(_spy_A x) : v(_spy_numbers(x)) {}
+template<> SPY_INLINE _spy_L<unsigned>::_spy_L(_spy_A x) : v((_spy_Words)_spy_numbers(x)) {}
+
+// An index in several dimensions.
+template<int N> struct _spy_I
+{
+    _spy_A at[N];
+    SPY_INLINE _spy_I(const FixedArray<int64_t, N>& from)
+    {
+        for (int k = 0; k < N; ++k)
+            at[k] = {from[k], 0, SPY_LANES};
+    }
+    SPY_INLINE _spy_A& operator[](int k) { return at[k]; }
+};
 template<typename T> struct _spy_R
 {
     T* at;
@@ -119,6 +150,8 @@ template<typename T> struct _spy_R
         typename _spy_L<T>::V x = {};
         if (step == 1 && count == SPY_LANES)
             __builtin_memcpy(&x, at, sizeof x);
+        else if (step == 0)
+            return *at;
         else if (count == SPY_LANES)
             for (int k = 0; k < SPY_LANES; ++k)
                 x[k] = at[k * step];
@@ -133,6 +166,7 @@ template<typename T> struct _spy_P
     T* at;
     long long step;
     int count;
+    SPY_INLINE _spy_P(T* p, long long s = 0, int n = SPY_LANES) : at(p), step(s), count(n) {}
     SPY_INLINE _spy_R<T> operator*() const { return {at, step, count}; }
     friend SPY_INLINE _spy_P operator+(_spy_P p, int n) { return {p.at + n, p.step, p.count}; }
 };
@@ -147,6 +181,8 @@ template<typename T> SPY_INLINE void _spy_set(_spy_Mask, _spy_R<T> to, const typ
 {
     if (to.step == 1 && to.count == SPY_LANES)
         __builtin_memcpy(to.at, &from.v, sizeof from.v);
+    else if (to.step == 0)
+        *to.at = from.v[0]; // the only element, since no two of them write to one place
     else if (to.count == SPY_LANES)
         for (int k = 0; k < SPY_LANES; ++k)
             to.at[k * to.step] = from.v[k];

@@ -128,6 +128,7 @@ __all__ = [
     "bool4",
     "call_id",
     "cdiv",
+    "compile",
     "create_device",
     "create_torch_device",
     "cumsum",
@@ -212,6 +213,7 @@ _LATER = {
     "Sampler": "slangpy_rt.textures.sampler",
     "Texture": "slangpy_rt.textures.texture",
     "argsort": "slangpy_rt.arithmetic.functions",
+    "compile": "slangpy_rt.calls.compiling",
     "cumsum": "slangpy_rt.arithmetic.functions",
     "graphics": "slangpy_rt.graphics",
     "grad_tape": "slangpy_rt.arithmetic.grad_tape",
@@ -227,6 +229,7 @@ if _typing.TYPE_CHECKING:
     from slangpy_rt.arithmetic.functions import argsort, cumsum, nonzero, sort
     from slangpy_rt.arithmetic.grad_tape import grad_tape
     from slangpy_rt.arrays.image_files import load_image, save_image
+    from slangpy_rt.calls.compiling import compile
     from slangpy_rt.graphics.image import Image
     from slangpy_rt.graphics.mesh import Mesh
     from slangpy_rt.graphics.scene import Scene

@@ -49,6 +49,7 @@ PUBLIC = [
     "argsort",
     "call_id",
     "cdiv",
+    "compile",
     "create_device",
     "create_torch_device",
     "cumsum",

@@ -47,6 +47,7 @@ STRUCTS = [
     "SlangGlobalSessionDesc",
 ]
 FUNCTIONS = [
+    "slang_createBlob",
     "slang_createGlobalSession2",
     "spComputeStringHash",
     "spReflection_FindFunctionByName",

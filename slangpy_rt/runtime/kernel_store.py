@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from slangpy_rt.backends.base import Backend, Kernel
 from slangpy_rt.core.config import CONFIG
@@ -23,8 +24,10 @@ from slangpy_rt.slang.source import Source
 # Part of every key: raise it when a step before Slang (slang/text.py) makes another text of the same text, or a step
 # after it (``completed`` in slang/target_code.py with the files that it calls, ``exported`` in slang/emitted.py)
 # another code of the same code.
-_CODE = 15
+_CODE = 16
 Strings = tuple[tuple[int, str], ...]
+# A kernel's key, which buffers it writes, and its group size.
+Place = tuple[str, tuple[bool, ...], tuple[int, int, int]]
 
 
 class KernelStore:
@@ -38,6 +41,8 @@ class KernelStore:
         self._kernels: WeakValues[Kernel] = WeakValues()
         self._toolchain: str | None = None
         self._lock = threading.RLock()
+        # A lock for each kernel that is being compiled, so that threads compile several at a time.
+        self._making: dict[Place, Any] = {}
 
     def get(
         self,
@@ -60,10 +65,18 @@ class KernelStore:
         place = key, info.written, info.group_size
         with self._lock:
             found = self._kernels.get(place)
-            if found is None:
-                made = self._load(key, source, text, title, info, block, conformances)
-                found = self._kernels.setdefault(place, made)
-            return found
+            if found is not None:
+                return found
+            making = self._making.setdefault(place, threading.RLock())
+        with making:
+            # Another thread may have made it while this one waited.
+            with self._lock:
+                found = self._kernels.get(place)
+            try:
+                return found or self._load(place, source, text, title, info, block, conformances)
+            finally:
+                with self._lock:
+                    self._making.pop(place, None)
 
     def key(self, source: Source, text: str, conformances: Conformances = ()) -> str:
         """Return the cache key of generated text: everything that changes its binary is in it."""
@@ -77,7 +90,7 @@ class KernelStore:
 
     def _load(
         self,
-        key: str,
+        place: Place,
         source: Source,
         text: str,
         title: str,
@@ -85,12 +98,12 @@ class KernelStore:
         block: tuple[LayoutField, ...],
         conformances: Conformances,
     ) -> Kernel:
+        key = place[0]
         edited = _override_folder() / f"{key}.slang" if CONFIG.override else None
         if edited is not None and edited.is_file():
             log(3, f"{title}: using {edited}")
             binary, strings = self._compile(source, edited.read_text(), key, title, info, block, conformances)
-            self._diagnostics.learn(strings)
-            return self._backend.load(binary, info)
+            return self._loaded(place, binary, info, strings)
         entry = self._cache.get(key)
         if entry is None:
             with self._cache.lock(key):
@@ -100,11 +113,15 @@ class KernelStore:
                         binary, strings = self._compile(source, text, key, title, info, block, conformances)
                     meta = {"kind": "kernel", "title": title, "device": self._backend.name, "text": text}
                     self._cache.put(key, meta | ({"strings": strings} if strings else {}), binary)
-                    self._diagnostics.learn(strings)
-                    return self._backend.load(binary, info)
+                    return self._loaded(place, binary, info, strings)
         log(3, f"{title}: cache hit {key}")
-        self._diagnostics.learn(entry.meta.get("strings", ()))
-        return self._backend.load(entry.payload, info)
+        return self._loaded(place, entry.payload, info, entry.meta.get("strings", ()))
+
+    def _loaded(self, place: Place, binary: bytes, info: KernelInfo, strings: Strings) -> Kernel:
+        """Load a kernel, one at a time, and keep it."""
+        with self._lock:
+            self._diagnostics.learn(strings)
+            return self._kernels.setdefault(place, self._backend.load(binary, info))
 
     def _compile(
         self,

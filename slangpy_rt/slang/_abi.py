@@ -204,6 +204,7 @@ METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
 }
 
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "slang_createBlob": (c_void_p, (c_void_p, c_size_t)),
     "slang_createGlobalSession2": (c_int32, (c_void_p, c_void_p)),
     "spComputeStringHash": (c_uint32, (c_char_p, c_size_t)),
     "spReflection_FindFunctionByName": (c_void_p, (c_void_p, c_char_p)),

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.interrupts import apart
 from slangpy_rt.slang.files import working_directory
@@ -33,13 +34,14 @@ from importlib.machinery import ModuleSpec
 package = sys.modules["slangpy_rt"] = types.ModuleType("slangpy_rt")
 package.__spec__ = ModuleSpec("slangpy_rt", None, is_package=True)
 package.__path__ = package.__spec__.submodule_search_locations = [sys.argv[1]]
-sys.path += sys.argv[4:]
+sys.path += sys.argv[6:]
 from slangpy_rt.slang.worker import main
-main(sys.argv[2], sys.argv[3])
+main(*sys.argv[2:6])
 """
 # Exit statuses after too much processor time: the child ended itself, or the system ended it at the limit of
 # processor time that the child had set for itself.
 _SLOW = (SLOW, -signal.SIGXCPU) if hasattr(signal, "SIGXCPU") else (SLOW,)
+_NO_CACHE = DiskCache(None, 0)
 _LAST_WORDS = 1000  # An error message shows this many characters from the end of the child's stderr.
 
 
@@ -54,6 +56,8 @@ class CompilerProcess:
         The Python interpreter that the child runs.
     seconds : float
         Processor time that one request may take, in seconds.
+    cache : DiskCache
+        Where the child keeps intermediate code of this project's modules.
 
     Attributes
     ----------
@@ -69,8 +73,8 @@ class CompilerProcess:
         sent again.
     """
 
-    def __init__(self, path: str | None, python: str, seconds: float) -> None:
-        self._path, self._python, self._seconds = path, python, seconds
+    def __init__(self, path: str | None, python: str, seconds: float, cache: DiskCache = _NO_CACHE) -> None:
+        self._path, self._python, self._seconds, self._cache = path, python, seconds, cache
         self.started = self._numbers = 0
         self.lock = threading.RLock()
         self.closed: deque[tuple[int, int]] = deque()
@@ -207,7 +211,8 @@ class CompilerProcess:
         package, library = Path(__file__).parent.parent, find_library(self._path).absolute()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed in _stop
         self.started += 1
-        arguments = [str(package), str(library), str(self._seconds), *filter(None, sys.path)]
+        cache = [str(self._cache.directory or ""), str(self._cache.max_bytes)]
+        arguments = [str(package), str(library), str(self._seconds), *cache, *filter(None, sys.path)]
         try:
             self._process = subprocess.Popen(
                 [self._python, *flags, "-c", _BOOT, *arguments],

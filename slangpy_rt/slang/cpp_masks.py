@@ -4,9 +4,10 @@ A second form of each function, in the namespace ``_spy_wide``, computes with th
 a number for each element, and a mask ``_m`` of the elements that take part. A branch narrows the mask, a loop runs
 until the mask is empty, and an assignment changes the elements in the mask alone. A loop of a known number of steps
 stays as it is. Only a part of C++ is understood: 32-bit numbers, their vectors and structs of them, without arrays,
-integer division, ``switch`` and memory besides the arrays of the call. Everything else keeps its one form. What this
-module does not see, such as an index that differs between elements, the C++ compiler refuses, because none of these
-types converts to a plain number; then the kernel is compiled with the first form alone.
+integer division, ``switch`` and memory besides the arrays of the call, with strides or without, and the element's
+index. Everything else keeps its one form. What this module does not see, such as a place in memory that a number of
+the element's own gives, the C++ compiler refuses, because none of these types converts to a plain number; then the
+kernel is compiled with the first form alone.
 """
 
 from __future__ import annotations
@@ -38,10 +39,17 @@ _COUNTED = re.compile(rb"if\((\w+) < int\(\d+\)\)")
 _STEP = re.compile(rb"(\w+) = \1 \+ int\(1\);")
 _DECLARED = re.compile(rb"^((?:[A-Za-z_]\w*(?:<[^=;()]*>)?) *\*? +)(\w+)(?: = (.*))?;$")
 _ASSIGNED = re.compile(rb"^([^=]*[^=<>!+\-*/&|^ ]) = (.*);$")
-_ELEMENT = re.compile(
-    rb"^((?: *KernelContext_\d+ _spy_globals = \{\};\n)?) *(\w+) (\w+) = (\w+);\n"
-    rb" *(_spy_element_\d+)\(&\3, (_spy_lane_\d+)((?:, \(&_spy_globals\))?)\);\n$"
+# The body of the loop over elements: copies of the call and of an index in the call's dimensions, of which the last
+# one, or all, depend on the element, and then the element's function.
+_BODY = re.compile(
+    rb"(?: *KernelContext_\d+ _spy_globals = \{\};\n| *FixedArray<int64_t, \d+>  \w+ = \w+;\n"
+    rb"| *(\w+)\[int\((\d+)\)\] = \1\[int\(\2\)\] \+ _spy_lane_\d+;\n| *int64_t \w+ = \w+ \+ _spy_lane_\d+;\n"
+    rb"| *_spy_Call_\d+ \w+ = \w+;\n)*"
+    rb" *_spy_element_\d+\(&\w+, \w+(?:, &\w+)?(?:, \(&_spy_globals\))?\);\n"
 )
+_INDEX = re.compile(rb"FixedArray<int64_t, (\d+)>( +\*? ?)(?=(?:_spy_)?index_\d)")
+# The functions that find the place of an element by its index and by strides.
+_PLACES = re.compile(rb"_spy_(?:address|advance)_\d+")
 
 
 class NotUnderstood(Exception):
@@ -92,21 +100,18 @@ def with_masks(text: bytes, functions: Functions, reached: Mapping[bytes, int]) 
 
 def wide_loop(indent: bytes, lane: bytes, body: bytes) -> bytes:
     """Return the loop over the elements from ``_spy_first`` on by vectors; empty for a body that is another one."""
-    match = _ELEMENT.match(body)
-    if match is None or match[6] != lane:
+    if not _BODY.fullmatch(body) or {*re.findall(rb"_spy_lane_\d+", body)} != {lane}:
         return b""
+    body = re.sub(rb"FixedArray<int64_t, (\d+)> ", rb"_spy_wide::_spy_I<\1>", body)
+    body = body.replace(b" int64_t ", b" const _spy_wide::_spy_A ")
+    body = re.sub(rb"(_spy_element_\d+)\(", b"_spy_wide::\\1(%b.mask(), " % lane, body)
     return (
         b"%(i)bfor (; _spy_first < _spy_last; _spy_first += SPY_LANES)\n%(i)b{\n"
-        b"%(own)b%(i)b    %(kind)b %(name)b = %(of)b;\n"
         b"%(i)b    const int64_t _spy_left = _spy_last - _spy_first;\n"
         b"%(i)b    const int _spy_count = int(_spy_left < SPY_LANES ? _spy_left : SPY_LANES);\n"
-        b"%(i)b    const _spy_wide::_spy_A _spy_at = {_spy_first, 1, _spy_count};\n"
-        b"%(i)b    _spy_wide::%(f)b(_spy_at.mask(), &%(name)b, _spy_at%(more)b);\n"
-        b"%(i)b}\n"
-    ) % {
-        b"own": match[1], b"i": indent, b"kind": match[2], b"name": match[3], b"of": match[4], b"f": match[5],
-        b"more": match[7],
-    }  # fmt: skip
+        b"%(i)b    const _spy_wide::_spy_A %(lane)b = {_spy_first, 1, _spy_count};\n"
+        b"%(body)b%(i)b}\n"
+    ) % {b"i": indent, b"lane": lane, b"body": body}
 
 
 @cache
@@ -234,6 +239,7 @@ class _Writer:
         self.name, self.head, self.match = name, match[2], match
         self.element = name.startswith(b"_spy_element_")
         self.moves = re.fullmatch(rb"_spy_(?:load|store)_\d+", name) is not None
+        self.places = _PLACES.fullmatch(name) is not None
         self.lengths = reached
         self.calls = re.compile(rb"\b(%b)\(" % b"|".join(re.escape(other) for other in reached))
         self.levels: dict[bytes, int] = {}
@@ -241,14 +247,19 @@ class _Writer:
         self.count = 0
 
     def function(self, lines: Sequence[Line]) -> bytes:
-        if not self.element and _REFUSED.search(self.head + self.match[4]):
+        self.head = _INDEX.sub(rb"_spy_I<\1>\2", self.head) if self.element or self.places else self.head
+        text = self.head + self.match[4]
+        if not self.element and not self.places and _REFUSED.search(text):
             raise NotUnderstood
-        if self.element and (b"FixedArray" in self.head + self.match[4] or b"uint64_t" in self.match[4]):
+        if self.element and (b"FixedArray" in text or b"uint64_t" in self.match[4]):
             raise NotUnderstood
         result, _, rest = self.head.partition(self.name)
         parameters = rest[1:-1]
         if self.element:
             parameters = parameters.replace(b"int64_t", b"_spy_A")
+        elif self.places:
+            result = re.sub(rb"(\w+) \*", rb"_spy_P<\1>", result)
+            parameters = re.sub(rb"\bint64_t (?=\w)", b"_spy_A ", parameters)
         elif self.moves:
             parameters = re.sub(rb"^(\w+) \* (\w+)", rb"_spy_P<\1> \2", parameters)
             first, comma, others = parameters.partition(b",")
@@ -265,7 +276,8 @@ class _Writer:
         early = early or any(
             line.text.startswith(b"return") for line in _every((lines[-1].block or ()) if lines else ())
         )
-        self.early, self.kind = early, _typed(result.strip().replace(b"static ", b""))
+        kind = result.strip().replace(b"static ", b"")
+        self.early, self.kind = early, kind if self.places else _typed(kind)
         body = self.statements(lines, 0)
         start = b"    _spy_Mask _ret(false);\n" if early else b""
         end = b""
@@ -366,7 +378,8 @@ class _Writer:
             self.levels[name] = level
             if name in self.uniform:
                 return b"    %b\n" % text
-            place = self.element and (kind.strip().endswith(b"*") or kind.strip() == b"int64_t")
+            place = kind.strip().endswith(b"*") or kind.strip() == b"int64_t"
+            place = place and (self.element or self.places)
             kind = b"auto " if place else _typed(kind)
             if value is None:
                 return b"    %b%b;\n" % (kind, name)

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from slangpy_rt.core.errors import CompileError
-from slangpy_rt.core.wording import meant
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.shader_modules import is_ours
 
@@ -59,6 +58,8 @@ def read_source(where: str, path: str | Path, folders: tuple[str, ...]) -> tuple
         searched = ", ".join(f"'{Path(f).resolve()}'" for f in (".", *folders))
         places = [(Path(folder) / path).parent for folder in (".", *folders)]
         near = [each.name for place in places if place.is_dir() for each in place.glob("*.slang")]
+        from slangpy_rt.core.wording import meant  # imports NumPy, which the compiler's process is without
+
         raise CompileError(
             f"{where}: there is no file '{path}' in {searched}. Give a full path, or add its folder to include_paths."
             f"{meant(f'{Path(path).stem}.slang', near)}"

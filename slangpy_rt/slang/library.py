@@ -9,13 +9,16 @@ import ctypes
 import re
 import threading
 from collections import deque
-from collections.abc import Hashable
+from functools import cached_property
 
+from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out, load_library
-from slangpy_rt.slang.locate import find_library
+from slangpy_rt.slang.locate import find_library, library_version
+from slangpy_rt.slang.module_images import ModuleImages
 
+_NO_CACHE = DiskCache(None, 0)
 # Warnings about attributes that ``Session`` renames by macros: ``[shader("vertex")]`` becomes ``[_spy_shader(...)]``.
 _HIDDEN = re.compile(
     r"^warning\[E31000\]: unknown attribute\n(?:(?!(?:error|warning|note)\[).*\n)*?.*attribute '_spy_\w+'\n-+'\n*",
@@ -54,10 +57,6 @@ _SHORTER = (
 )
 
 
-# A module's name, its path, and its intermediate code, an ``ISlangBlob``.
-Image = tuple[str, str, ComPtr]
-
-
 class Library:
     """The Slang compiler. Creating an object loads nothing; the first session loads the shared library.
 
@@ -65,14 +64,16 @@ class Library:
     ----------
     path : str or None
         The library's file; None for the one inside the slangpy wheel.
+    cache : DiskCache
+        Where intermediate code of this project's modules stays. Without one it stays in memory.
     """
 
-    def __init__(self, path: str | None = None) -> None:
+    def __init__(self, path: str | None = None, cache: DiskCache = _NO_CACHE) -> None:
         self.lock = threading.RLock()
         # The target code of ``double_math.slang``, by format and profile.
         self.compiled: dict[tuple[str, str], bytes] = {}
-        # This project's modules as Slang's intermediate code, for later sessions: see ``NativeSession.load_own``.
-        self.images: dict[Hashable, tuple[Image, ...]] = {}
+        # This project's modules, for later sessions: see ``NativeSession.load_own``.
+        self.images = ModuleImages(cache)
         self._path = path
         self._native: ctypes.CDLL | None = None
         self._root: ComPtr | None = None
@@ -86,6 +87,11 @@ class Library:
             if self._native is None:
                 self._native = load_library(find_library(self._path))
             return self._native
+
+    @cached_property
+    def version(self) -> str:
+        """A string that identifies the build of the compiler, for keys; reading it loads nothing."""
+        return library_version(self._path)
 
     @property
     def build_tag(self) -> str:

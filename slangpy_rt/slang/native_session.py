@@ -18,7 +18,9 @@ from slangpy_rt.core.target import Target
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.flags import parse_flags
-from slangpy_rt.slang.library import Image, Library, failure, taken
+from slangpy_rt.slang.library import Library, failure, taken
+from slangpy_rt.slang.module_info import files_of
+from slangpy_rt.slang.text import RESERVED
 
 FORMATS = {
     "cpp": _abi.SLANG_CPP_SOURCE,
@@ -34,8 +36,6 @@ _OPTIONS = (
     (_abi.EmitSpirvMethod, _abi.SLANG_EMIT_SPIRV_DIRECTLY),
     (_abi.VulkanUseEntryPointName, 1),
 )
-# The most modules of this project that are kept as intermediate code, which takes 3 MB per target and set of macros.
-_MOST_IMAGES = 12
 
 
 class NativeSession:
@@ -68,7 +68,9 @@ class NativeSession:
                 f"target format {target.format!r}: Slang emits none such; use one of {', '.join(FORMATS)}."
             )
         self._library = library
-        self._kind = target.format, target.profile, target.flags, defines
+        # Macros of users are undefined in this project's modules.
+        own = tuple(item for item in defines if item[0].startswith(RESERVED))
+        self._kind = target.format, target.profile, target.flags, own
         self._pointer: ComPtr | None = _create(library, target, search_paths, defines)
         # The thread that drops the last reference may lack the lock, so it only appends the object to a queue.
         self._give = partial(library.dropped.append, self._pointer)
@@ -122,40 +124,49 @@ class NativeSession:
         note.bytes()
         return ComPtr(address, owned=False)
 
-    def load_own(self, name: str, path: str, text: str) -> None:
-        """Load a module of this project and those that it imports; from the third time on, from intermediate code.
+    def load_own(self, name: str, path: str, text: str, head: str) -> None:
+        """Load a module of this project and those that it imports, from intermediate code if that is kept.
 
-        Slang takes 0.35 s to check the text of ``slangpy_rt`` and 0.01 s to read its intermediate code, which it
-        writes in 0.08 s. The second session with equal options writes it, since one session alone would not use it.
+        Parameters
+        ----------
+        name, path, text
+            As for ``load``.
+        head : str
+            The lines that undefine the user's macros, so that they change nothing in the module. These lines and
+            macros are no part of what the intermediate code is kept for.
 
         Raises
         ------
         CompileError
             If Slang refuses the text or the code.
         """
-        images = self._library.images
-        key = (self._kind, name, path, text)
-        kept = images.pop(key, None)
-        if kept:
-            for other, place, blob in kept:
-                note = Out()
-                if not self.pointer.call(
-                    "ISession.loadModuleFromIRBlob", other.encode(), place.encode(), blob.address, note.ref
-                ):
-                    raise failure(note, f"load module {other!r} from its intermediate code")
-                note.bytes()
-        else:
-            before = set(map(_name, self.modules()))
-            self.load(name, path, text)
-            if kept is None:
-                kept = ()
-            else:
-                new = [module for module in self.modules() if _name(module) not in before]
-                kept = tuple(_image(module, Path(path).parent) for module in new)
-        # A dict keeps the order of insertion, so the entry that was used last is the last one.
-        images[key] = kept
-        for oldest in list(images)[:-_MOST_IMAGES]:
-            del images[oldest]
+        images, folder = self._library.images, Path(path).parent
+        key = images.key(self._library.version, *self._kind, name, str(folder), text)
+        before = set(map(_name, self.modules()))
+        if kept := images.get(key):
+            for other, code in kept:
+                if other not in before:
+                    self._load_image(other, str(folder / f"{other}.slang"), code)
+            return
+        module = self.load(name, path, head + text)
+        if images.wanted(key):
+            # Modules that this one imports come before it, those that were loaded earlier included.
+            files = {Path(file).stem for file in files_of(module)} | {name}
+            parts = [module for module in self.modules() if _name(module) in files]
+            images.put(key, f"{name} for {self._kind[0]}", tuple((_name(part), _code(part)) for part in parts))
+
+    def _load_image(self, name: str, path: str, code: bytes) -> None:
+        note = Out()
+        address = self._library.native.slang_createBlob(code, len(code))
+        if not address:
+            raise CompileError(f"Slang could not read the {len(code):,} bytes of the intermediate code of {name!r}.")
+        with ComPtr(address) as blob:
+            found = self.pointer.call(
+                "ISession.loadModuleFromIRBlob", name.encode(), path.encode(), blob.address, note.ref
+            )
+        if not found:
+            raise failure(note, f"load module {name!r} from its intermediate code")
+        note.bytes()
 
     def modules(self) -> list[ComPtr]:
         """Return all loaded modules, imported ones included."""
@@ -223,11 +234,13 @@ def _name(module: ComPtr) -> str:
     return found.decode()
 
 
-def _image(module: ComPtr, folder: Path) -> Image:
-    """Return the name, the path in `folder`, and the intermediate code of a module of this project."""
-    out, name = Out(), _name(module)
+def _code(module: ComPtr) -> bytes:
+    """Return the intermediate code of a module."""
+    out = Out()
     status = module.call("IModule.serialize", out.ref)
-    return name, str(folder / f"{name}.slang"), taken(status, out, Out(), f"write the intermediate code of {name!r}")
+    if status < 0:
+        raise failure(Out(), f"write the intermediate code of {_name(module)!r}")
+    return out.bytes()
 
 
 def _create(

@@ -341,11 +341,11 @@ class Session(CompilerSession):
             # Paths are not compared, because symbolic links in ``but`` may have been resolved.
             if Path(but).stem == name and is_ours(Path(but)):
                 continue
-            text = self._undo + Path(path).read_text("utf-8")
-            self._native.load_own(name, path, text)
+            text = Path(path).read_text("utf-8")
+            self._native.load_own(name, path, text, self._undo)
             # A device that compiles by itself would import the file of this name beside the user's.
             if self._undo or (but and (Path(but).parent / f"{name}.slang").is_file()):
-                self._sources.append((name, path, text, ()))
+                self._sources.append((name, path, self._undo + text, ()))
 
     def _load_imports(self, path: str, source: str, auto: AutoImport) -> None:
         """Load those files imported by `source` that need the module `auto`, with an ``import`` of it added."""

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.target import Target
 
 if TYPE_CHECKING:
@@ -55,11 +56,16 @@ def compiler_process() -> CompilerProcess | None:
         return None
     from slangpy_rt.slang.compiler_process import CompilerProcess
 
-    return CompilerProcess(CONFIG.slang_lib, python, CONFIG.compile_seconds)
+    return CompilerProcess(CONFIG.slang_lib, python, CONFIG.compile_seconds, _cache())
 
 
 @lru_cache(maxsize=1)
 def _library() -> Library:
     from slangpy_rt.slang.library import Library
 
-    return Library(CONFIG.slang_lib)
+    return Library(CONFIG.slang_lib, _cache())
+
+
+def _cache() -> DiskCache:
+    """Return the disk cache that the configuration names."""
+    return DiskCache.open(cache_directory(), CONFIG.cache_size)

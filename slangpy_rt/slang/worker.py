@@ -14,8 +14,10 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.memory import give_back_freed
 from slangpy_rt.slang.library import Library
@@ -41,14 +43,14 @@ class Worker:
 
     Parameters
     ----------
-    library : str
-        The path of the Slang library.
+    library : Library
+        The compiler.
     seconds : float
         Processor time that one request may take, in seconds.
     """
 
-    def __init__(self, library: str, seconds: float) -> None:
-        self._library = Library(library)
+    def __init__(self, library: Library, seconds: float) -> None:
+        self._library = library
         self._sessions: dict[int, Session] = {}
         self._seconds = seconds
         self._answer: tuple[bool, Any] = (False, None)
@@ -111,7 +113,7 @@ class Worker:
                 last = now
 
 
-def main(library: str, seconds: str) -> None:
+def main(library: str, seconds: str, folder: str, size: str) -> None:
     """Answer the requests of the process that started this one, then end this process.
 
     Parameters
@@ -120,6 +122,10 @@ def main(library: str, seconds: str) -> None:
         The path of the Slang library.
     seconds : str
         Processor time that one request may take, in seconds.
+    folder : str
+        The directory of the disk cache; empty if it is off.
+    size : str
+        The size cap of the cache in bytes.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches this process too, but the client handles it.
     if hasattr(signal, "SIGXCPU"):
@@ -130,7 +136,8 @@ def main(library: str, seconds: str) -> None:
     _bound()
     sys.setrecursionlimit(_RECURSION)
     send(answers, True)
-    Worker(library, float(seconds)).serve(requests, answers)
+    cache = DiskCache.open(Path(folder) if folder else None, int(size))
+    Worker(Library(library, cache), float(seconds)).serve(requests, answers)
     os._exit(0)
 
 

@@ -24,7 +24,7 @@ _LARGEST_FRAME = 4 << 20
 # -fvisibility=hidden the compiler may not inline functions of a shared library into each other: x + x over 16M floats
 # takes 40 ms instead of 4.
 _FLAGS = (
-    "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fwrapv", "-fno-math-errno",
+    "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fwrapv", "-fno-math-errno",
     "-fno-trapping-math", "-fopenmp-simd", "-fno-exceptions", "-fno-rtti", f"-Wframe-larger-than={_LARGEST_FRAME}",
     "-Werror=return-type",
 )  # fmt: skip
@@ -145,8 +145,15 @@ def find_compiler() -> list[str] | None:
 
 
 def _machine_flags(command: list[str]) -> list[str]:
-    """Return the flags that depend on the compiler and the processor. zig must not link its C++ runtime."""
-    return ["-march=native", *(["-nostdlib++"] if command[1:] else [])]
+    """Return the flags that depend on the compiler and the processor. zig must not link its C++ runtime.
+
+    In C++17 the <math.h> of g++ has special functions, whose text takes 0.06 s of the 0.18 s of a small kernel.
+    ``-fstrong-eval-order`` evaluates operands in C++17's order.
+    """
+    own = ["-std=c++17", *(["-nostdlib++"] if command[1:] else [])]
+    if Path(command[0]).name.startswith("g++"):
+        own = ["-std=c++14", "-fstrong-eval-order"]
+    return ["-march=native", *own]
 
 
 def _lane_flags(command: list[str]) -> list[str]:
