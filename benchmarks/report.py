@@ -43,6 +43,7 @@ _TITLES = {
     "tuning": "Tuned functions",
     "matmul": "Products of matrices",
     "tensors": "Operators and reductions of Tensors",
+    "sorting": "Running sums, compaction and sorting",
     "cpu_simd": "Loops over elements on the CPU",
     "grad_tape": "Gradients through operators",
     "optim": "Optimizers",

@@ -84,6 +84,7 @@ GALLERY = {
     "plasma": (150, 48, 4, r"energy off by 0\.00[01]\d, density off NumPy by [1-9]\.\de-0[67]"),
     "floor": (8, 48, 3, r"PSNR 2[01]\.\d dB without levels, 3[123]\.\d dB with them"),
     "lamp": (40, 48, 4, r"loss 0\.0\d+ to 0\.00[01]\d+, lamp off by 0\.[01]\d+"),
+    "room": (60, 48, 4, r"loss 0\.0[67]\d+ to 0\.000[0-2]\d+, lamp off by 0\.[01]\d+, color by 0\.0\d+"),
     "deblur": (60, 48, 3, r"PSNR (\d+\.\d+) to (\d+\.\d+) dB"),
     "earth": (3, 48, 3, r"PSNR 3\d\.\d dB beside"),
     "motorcycle": (4, 48, 3, r"7\d% of the right photograph PSNR 2[67]\.\d dB, 13\.\d dB by the left"),

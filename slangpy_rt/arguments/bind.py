@@ -36,6 +36,7 @@ from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.arguments.host_feeds import HostViewFeed, RefFeed
 from slangpy_rt.arguments.mapping import NO_MAP, Map
 from slangpy_rt.arguments.nested_feeds import ConvertedFeed, PartsFeed
+from slangpy_rt.arguments.sampled_textures import is_sampled_texture
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.struct_values import (
     PAIR,
@@ -281,7 +282,7 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
             f"{where}: '{type_.name}' is an array of textures or samplers, which Vulkan does not take; declare one "
             "parameter for each, or a texture array such as Texture2DArray."
         )
-    if isinstance(value, Texture):
+    if isinstance(value, Texture) and not is_sampled_texture(scope, type_):
         return bind_texels(where, device, param.name, type_, param.direction, value)
     whole = container(type_)
     if whole is not None:

@@ -19,6 +19,7 @@ from slangpy_rt.arguments.bind import bind
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.mapping import NO_MAP, Map
 from slangpy_rt.arguments.options import Options
+from slangpy_rt.arguments.sampled_textures import as_sampled
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.wrapped import patterns_in
 from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -27,7 +28,7 @@ from slangpy_rt.core.checks import is_callers
 from slangpy_rt.core.dtypes import BFLOAT16, atomic_of, is_bfloat16, scalar_type, slang_scalar
 from slangpy_rt.core.errors import BindError, CompileError, ShapeError, UnsupportedError
 from slangpy_rt.core.structs import fields_of
-from slangpy_rt.core.types import FunctionSig, SlangType
+from slangpy_rt.core.types import FunctionSig, Param, SlangType
 from slangpy_rt.core.wording import in_words, meant
 
 _NUMBERS = {float: 1, int: 2, bool: 3}
@@ -111,7 +112,7 @@ def _try(scope: Scope, sig: FunctionSig, args: Sequence[Any], names: Sequence[st
         _check_maps(where, sig, options, positional)
         maps = [options.map_of(p.name, k, positional) for p, k in zip(sig.params, order, strict=False)]
     if sig.generics:
-        sig = _specialise(scope, sig, [args[k] for k in order], maps)
+        sig = specialised(scope, sig, [(p, args[k], how) for p, k, how in zip(sig.params, order, maps, strict=False)])
     if sig.mutating:
         sig = _with_unchanged(scope, sig, args[order[0]])
     bound = [
@@ -181,12 +182,42 @@ def _check_maps(where: str, sig: FunctionSig, options: Options, positional: int)
             )
 
 
-def _specialise(scope: Scope, sig: FunctionSig, values: Sequence[Any], maps: Sequence[Map]) -> FunctionSig:
-    """Return the overload with its generic parameters inferred from the arguments."""
+def specialised(scope: Scope, sig: FunctionSig, given: Sequence[tuple[Param, Any, Map]]) -> FunctionSig:
+    """Return the FunctionSig of a generic function with its generic parameters inferred from arguments.
+
+    A texture says the type of its texels. Where the function takes no such type, it says a texture with its sampler.
+
+    Parameters
+    ----------
+    scope : Scope
+        The module.
+    sig : FunctionSig
+        The declaration.
+    given : sequence of (Param, value, Map)
+        The arguments.
+
+    Raises
+    ------
+    BindError
+        If the arguments do not say what a parameter stands for, or it does not meet its constraints.
+    """
+    try:
+        return _specialise(scope, sig, given)
+    except BindError:
+        wholes = [(p, as_sampled(scope, value), how) for p, value, how in given]
+        if all(new is old for (_, new, _), (_, old, _) in zip(wholes, given, strict=True)):
+            raise
+        try:
+            return _specialise(scope, sig, wholes)
+        except BindError:
+            pass
+        raise
+
+
+def _specialise(scope: Scope, sig: FunctionSig, given: Sequence[tuple[Param, Any, Map]]) -> FunctionSig:
     known: dict[str, str] = {}
     # Python numbers come last, floats before ints: they take a type that other arguments have set.
-    pairs = sorted(zip(sig.params, values, maps, strict=False), key=lambda t: _NUMBERS.get(type(t[1]), 0))
-    for p, value, how in pairs:
+    for p, value, how in sorted(given, key=lambda t: _NUMBERS.get(type(t[1]), 0)):
         _infer(scope, f"{sig}: argument '{p.name}'", p.type, value, how, sig.generics, known)
     unknown = [g for g in sig.generics if g not in known]
     if unknown:

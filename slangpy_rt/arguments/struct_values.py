@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from slangpy_rt.arguments.adapters import is_plain_sequence
 from slangpy_rt.arguments.containers import container
+from slangpy_rt.arguments.sampled_textures import sampled_texture, sampler_for
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.differentiable import DiffPair, GradientRef
 from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -25,6 +26,7 @@ from slangpy_rt.core.shapes import MOST_DIMENSIONS
 from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import Field, Param, SlangType, StructInfo
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.textures.texture import Texture
 
 
 class Parts(NamedTuple):
@@ -57,6 +59,9 @@ def parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None
     type_ = param.type
     if type_.name.startswith(PAIR):
         return _pair_parts(where, scope, type_, value)
+    if isinstance(value, Texture):
+        sampler = sampler_for(where, value)
+        return Parts(lambda v: (v, sampler), [(f".{f.name}", f.name, f.type) for f in type_.fields])
     if isinstance(value, (NDBuffer, np.ndarray)):
         return one_part(type_) if holds_one_array(type_) else None
     # A parameter that is no struct takes a named tuple as a tuple.
@@ -104,6 +109,8 @@ def concrete(where: str, scope: Scope, type_: SlangType, value: Any) -> SlangTyp
     """
     if isinstance(value, NDBuffer):
         found: Any = value.dtype
+    elif isinstance(value, Texture):
+        found = sampled_texture(scope, type_.name)
     else:
         found = value.get("_type") if isinstance(value, dict) else None
         found = getattr(found, "slang_type", found)

@@ -253,6 +253,7 @@ class Raster:
         ours = [p.name for p in declared.project.params]
         theirs = [p.name for p in declared.shade.params[1:]]
         self._check_names(list(dict.fromkeys(ours + theirs)), named)
+        declared = self._stages.specialised(declared, named)
         of_project = {name: value for name, value in named.items() if name in ours}
         of_shade = {name: value for name, value in named.items() if name in theirs}
         self._check_arguments(declared, of_project, of_shade)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from slangpy_rt.arguments.mapping import NO_MAP
+from slangpy_rt.arguments.resolve import specialised
 from slangpy_rt.arguments.scope import ScopeOfUniforms
 from slangpy_rt.calls.callee import Callee
 from slangpy_rt.calls.function import Function
@@ -123,14 +125,39 @@ class Stages:
             )
         if shade.returns.name not in COLORS:
             raise BindError(f"{where}: {shade} was expected to return one of {', '.join(COLORS)}.")
-        types = {p.name: p.type.name for p in project.params}
-        for p in shade.params[1:]:
-            if types.get(p.name, p.type.name) != p.type.name:
-                raise BindError(
-                    f"{where}: '{p.name}' is {types[p.name]} in {project} and {p.type.name} in {shade}; give one of "
-                    "them another name."
-                )
-        return Declarations(shade, project, leaves)
+        found = Declarations(shade, project, leaves)
+        if not (shade.generics or project.generics):
+            _check_names(where, found)
+        return found
+
+    def specialised(self, declared: Declarations, named: dict[str, Any]) -> Declarations:
+        """Return the Declarations with generic parameters inferred from arguments; others as they are.
+
+        Parameters
+        ----------
+        declared : Declarations
+            The declarations.
+        named : dict
+            The arguments of both functions by name.
+
+        Raises
+        ------
+        BindError
+            If the arguments do not say what a generic parameter stands for, or both functions take one differently.
+        """
+        shade, project, leaves = declared
+        if not (shade.generics or project.generics):
+            return declared
+        scope = self._shade.scope
+        made = [
+            specialised(scope, sig, [(p, named[p.name], NO_MAP) for p in params if p.name in named])
+            if sig.generics
+            else sig
+            for sig, params in ((shade, shade.params[1:]), (project, project.params))
+        ]
+        found = Declarations(made[0], made[1], leaves)
+        _check_names(self.where, found)
+        return found
 
     def check_differentiable(self, declared: Declarations, modifier: str, moves: bool) -> None:
         """Refuse derivatives of functions that have none.
@@ -191,8 +218,16 @@ def _only(where: str, callee: Callee) -> FunctionSig:
         raise gone(callee.function.name, callee.scope.source)
     if len(overloads) > 1:
         raise BindError(f"{where}: '{overloads[0].name}' has {len(overloads)} declarations; give one another name.")
-    if overloads[0].generics:
-        raise BindError(
-            f'{where}: {overloads[0]} is generic; name its arguments, as in module["{overloads[0].name}<float>"].'
-        )
     return overloads[0]
+
+
+def _check_names(where: str, declared: Declarations) -> None:
+    """Refuse an argument of both functions that has two types."""
+    shade, project, _ = declared
+    types = {p.name: p.type.name for p in project.params}
+    for p in shade.params[1:]:
+        if types.get(p.name, p.type.name) != p.type.name:
+            raise BindError(
+                f"{where}: '{p.name}' is {types[p.name]} in {project} and {p.type.name} in {shade}; give one of "
+                "them another name."
+            )

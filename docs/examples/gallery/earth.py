@@ -29,8 +29,7 @@ def main() -> None:
     device = spy.create_device(o.device)
     module = load(device, "earth")
     texture = spy.Texture.from_numpy(device, world, mips=True)
-    sampler = device.create_sampler(wrap=("repeat", "clamp", "clamp"), mip="linear")
-    earth = {"_type": "SampledTexture", "texture": texture, "sampler": sampler}
+    earth = texture.with_sampler({"wrap": ("repeat", "clamp"), "mip": "linear"})
     draw = module.lit.raster(module.project, (o.size, o.size))
     corners = spy.Tensor.arange(device, count, dtype="int")
     pictures = draw(corner=corners, around=AROUND, turn=turns[:, None], map=earth, sun=SUN, _faces=faces).numpy()
