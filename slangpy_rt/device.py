@@ -14,7 +14,8 @@ from slangpy_rt.backends.selection import DeviceType
 from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.calls.module import Module
 from slangpy_rt.core.checks import path as checked_path
-from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.checks import shortened
+from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.runtime.core import DeviceCore, another
 from slangpy_rt.runtime.stream import Event, Stream, Timer, lane_of, open_stream, stream_handle
 
@@ -88,7 +89,10 @@ class Device(DeviceCore):
         stream: Any = None,
     ) -> None:
         handle = None if stream is None else stream_handle("Device", stream)
-        super().__init__(type, include_paths, debug, index, hot_reload, deterministic, handle, stream)
+        try:
+            super().__init__(type, include_paths, debug, index, hot_reload, deterministic, handle, stream)
+        except SlangPyRtError as error:
+            raise shortened(error) from error.__cause__
 
     def __reduce__(self) -> tuple[Any, ...]:
         from slangpy_rt.runtime.pickling import device_reference

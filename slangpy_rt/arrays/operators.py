@@ -13,8 +13,9 @@ import numpy as np
 
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.core.checks import shortened
 from slangpy_rt.core.dtypes import element_type
-from slangpy_rt.core.errors import BindError, ShapeError
+from slangpy_rt.core.errors import BindError, ShapeError, SlangPyRtError
 from slangpy_rt.core.shapes import whole_numbers
 from slangpy_rt.core.wording import in_words
 
@@ -34,28 +35,40 @@ _PRODUCTS = "slangpy_rt.linalg.matmul"
 
 def _on_left(name: str) -> Callable[[A, Any], A]:
     def operator(self: Any, other: Any) -> Any:
-        return _operations(self).binary(name, self, other)
+        try:
+            return _operations(self).binary(name, self, other)
+        except SlangPyRtError as error:
+            raise shortened(error) from error.__cause__
 
     return operator
 
 
 def _on_right(name: str) -> Callable[[A, Any], A]:
     def operator(self: Any, other: Any) -> Any:
-        return _operations(self).binary(name, other, self)
+        try:
+            return _operations(self).binary(name, other, self)
+        except SlangPyRtError as error:
+            raise shortened(error) from error.__cause__
 
     return operator
 
 
 def _in_place(name: str) -> Callable[[A, Any], A]:
     def operator(self: Any, other: Any) -> Any:
-        return _operations(self).binary(name, self, other, self)
+        try:
+            return _operations(self).binary(name, self, other, self)
+        except SlangPyRtError as error:
+            raise shortened(error) from error.__cause__
 
     return operator
 
 
 def _of_one(name: str) -> Callable[[A], A]:
     def operator(self: Any) -> Any:
-        return _operations(self).unary(name, self)
+        try:
+            return _operations(self).unary(name, self)
+        except SlangPyRtError as error:
+            raise shortened(error) from error.__cause__
 
     return operator
 
@@ -341,7 +354,10 @@ class Operators(NDBuffer):
         if numpys:
             _check_numpys(name, numpys)
         operations = RECORDER.get() or import_module(_REDUCTIONS).reductions(self)
-        made: A = operations.reduce(name, self, axis, keepdims)
+        try:
+            made: A = operations.reduce(name, self, axis, keepdims)
+        except SlangPyRtError as error:
+            raise shortened(error) from error.__cause__
         return made
 
 

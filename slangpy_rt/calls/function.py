@@ -16,8 +16,8 @@ from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, want_back
 from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.calls.prepared_calls import MISS
-from slangpy_rt.core.checks import group_sizes
-from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.checks import group_sizes, shortened
+from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.slang.declarations import find_overloads, gone
 
 if TYPE_CHECKING:
@@ -75,7 +75,10 @@ class Function(SlangCallable):
         if self._watched is not None and monotonic() >= self._watched.due:
             self._watched.check()
         if named or self._general:
-            return self._call_named(args, _result, named)
+            try:
+                return self._call_named(args, _result, named)
+            except SlangPyRtError as error:
+                raise shortened(error) from error.__cause__
         if _result is None:
             values, calls = args, self._calls
         else:
@@ -91,7 +94,10 @@ class Function(SlangCallable):
             raise endless(self.name, values, error) from None
         call = calls.get(key)
         if call is None:
-            return self._ran(*self._unknown(values, len(args), (), _result is not None))
+            try:
+                return self._ran(*self._unknown(values, len(args), (), _result is not None))
+            except SlangPyRtError as error:
+                raise shortened(error) from error.__cause__
         if call.guards:
             calls.guard(key, call, values)
         return call.run(values)
@@ -164,7 +170,10 @@ class Function(SlangCallable):
         """
         if type(commands) is not CommandList or commands.device is not self._device or self._stream is not None:
             self._check_list(commands)
-        call = self._recorded(args, _result, named)
+        try:
+            call = self._recorded(args, _result, named)
+        except SlangPyRtError as error:
+            raise shortened(error) from error.__cause__
         add(commands, call)
         return call.result
 

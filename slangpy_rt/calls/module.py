@@ -15,12 +15,12 @@ from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.struct import Struct
 from slangpy_rt.calls.tuned import Tuned
-from slangpy_rt.core.checks import flag, table
+from slangpy_rt.core.checks import flag, shortened, table
 from slangpy_rt.core.checks import path as checked_path
 from slangpy_rt.core.checks import text as checked_text
 from slangpy_rt.core.conversion import describe_name
 from slangpy_rt.core.dtypes import element_type
-from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.core.types import ModuleInfo, SlangType, StructInfo
 from slangpy_rt.core.wording import in_words, meant
 from slangpy_rt.runtime.core import a_device
@@ -119,7 +119,10 @@ class Module:
                 choices, lambda flags: cls.load_from_file(device, path, flags, constants, link, strict_broadcasting)
             )
         found, text, places = read_source(where, path, device.include_paths)
-        source = _source(where, device, Path(found).stem, found, text, defines, constants, link, places)
+        try:
+            source = _source(where, device, Path(found).stem, found, text, defines, constants, link, places)
+        except SlangPyRtError as error:
+            raise shortened(error) from error.__cause__
         return cls(device, source, strict_broadcasting)
 
     @classmethod
@@ -166,7 +169,10 @@ class Module:
                 choices,
                 lambda flags: cls.load_from_source(device, name, source, flags, constants, link, strict_broadcasting),
             )
-        made = _source(where, device, name, f"{name}.slang", source, defines, constants, link)
+        try:
+            made = _source(where, device, name, f"{name}.slang", source, defines, constants, link)
+        except SlangPyRtError as error:
+            raise shortened(error) from error.__cause__
         return cls(device, made, strict_broadcasting)
 
     def __reduce__(self) -> tuple[Any, ...]:

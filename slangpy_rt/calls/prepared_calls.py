@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from weakref import ref
 
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.checks import shortened
 from slangpy_rt.core.errors import SlangPyRtError
 
 T = TypeVar("T")
@@ -49,10 +49,8 @@ class PreparedCalls(dict[Any, Any]):
             except SlangPyRtError as error:
                 if scope.age is not age:
                     continue
-                if CONFIG.debug:
-                    raise
                 # Without the ten frames below this one, which are of this package.
-                raise error.with_traceback(None) from error.__cause__
+                raise shortened(error) from error.__cause__
             if len(self) >= _MAX_CALLS:
                 self.clear()
             # Another thread may have been first, and a signature has one prepared call.

@@ -6,17 +6,23 @@ BindError that says what is wrong. An error that a caller's own object raises wh
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from slangpy_rt.core.errors import BindError, OutOfMemoryError
+from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.errors import BindError, OutOfMemoryError, SlangPyRtError
 from slangpy_rt.core.wording import in_words
 
+E = TypeVar("E", bound=SlangPyRtError)
 _MOST_THREADS = 2**31 - 1
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+# Frames in these files are steps of this package: its own, and those of ``with`` statements.
+_STEPS = (_PACKAGE, contextlib.__file__)
 
 
 def text(where: str, name: str, value: Any) -> str:
@@ -84,6 +90,19 @@ def is_callers(error: BaseException) -> bool:
     """
     trace = error.__traceback__
     return trace is not None and trace.tb_next is not None
+
+
+def shortened(error: E) -> E:
+    """Return a caught SlangPyRtError without its frames, for a ``raise`` near the user's line.
+
+    Frames stay if code of others is among them, such as a method of an argument, and with ``SLANGPY_RT_DEBUG``.
+    """
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_STEPS):
+        frames = frames.tb_next
+    if frames is None and not CONFIG.debug:
+        error.__traceback__ = None
+    return error
 
 
 def no_memory(where: str, error: MemoryError) -> OutOfMemoryError:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from slangpy_rt.core.checks import shortened
+from slangpy_rt.core.errors import SlangPyRtError
+
 if TYPE_CHECKING:
     from slangpy_rt.calls.command_list import CommandList
     from slangpy_rt.calls.function import Function
@@ -215,7 +218,10 @@ class Matmul:
 
                 return taped(product.bias_last())
             return arrays.differentiable(product.bias_last())
-        out = multiply(product, commands)
+        try:
+            out = multiply(product, commands)
+        except SlangPyRtError as error:
+            raise shortened(error) from error.__cause__
         self._libraries[type(a)] = arrays
         return out
 

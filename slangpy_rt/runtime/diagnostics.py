@@ -20,7 +20,8 @@ import numpy.typing as npt
 from slangpy_rt.backends.base import Backend, Buffer, Kernel
 from slangpy_rt.core.errors import OutOfBoundsError, UnsupportedError
 
-# The numbers of shaders/diagnostics.slang. Before the first record there is room for an access in 124 dimensions.
+# The numbers of shaders/diagnostics.slang. Before the first record there is room for an access in 120 dimensions, and
+# for an element of 32 bytes that nobody reads.
 WORDS = 1 << 18
 _FIRST = 256
 _END, _LOST, _OUTSIDE, _WRITES, _ARRAY, _RANK, _INDEX = 0, 1, 2, 3, 4, 6, 8

@@ -273,9 +273,9 @@ def check_imports(path: str, text: str, folders: tuple[str, ...]) -> None:
 
 _ATOMIC = re.compile(r"\bInterlocked[A-Z]|\b__?atomic_|\bAtomic<")
 _METHODS = (
-    "Elements of RWTensor and RWStructuredBuffer are changed atomically by methods, such as t.add(i, value). "
-    "InterlockedAdd and the like take those of RWTensor<Atomic<T>, N> and RWStructuredBuffer<Atomic<T>>, and what is "
-    "behind a pointer."
+    "InterlockedAdd and the like take elements t[i] of RWTensor, NDBuffer and RWStructuredBuffer of scalars on a "
+    "device that has pointers. On every device they are changed by methods, such as t.add(i, value), and those of "
+    "RWTensor<Atomic<T>, N> by both."
 )
 _READ_ATOMIC = re.compile(r"\b(?:Tensor|StructuredBuffer)\s*<\s*Atomic\b")
 _WRITABLE = (

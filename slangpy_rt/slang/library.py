@@ -43,9 +43,15 @@ _NEEDED = {
 _NOT_EMITTED = "unexpected IR opcode during code emit"
 # What Slang says of an operation that it has no C++ for, around the place.
 _ABORTED = re.compile(r"\Aerror\[E99997\]: Slang compilation aborted [^\n]*\n(?:For assistance, [^\n]*\n)?")
+_ASSISTANCE = re.compile(r"^For assistance, [^\n]*\n?", re.M)
 _NO_CPP = (
     "For the CPU, Slang 2026.12 has no code for this atomic operation. InterlockedAdd and the like, in a file "
     "that has 'import slangpy_rt;', and elements of RWTensor<Atomic<T>, N> have it on every device."
+)
+_INTERNAL = "internal compiler error"
+_IN_DERIVATIVE = (
+    "Slang 2026.12 cannot differentiate a function that calls InterlockedAdd and the like; put the call into a "
+    "function of its own that is not [Differentiable]."
 )
 # What Slang says of Texture2D.Sample in a kernel.
 _NO_NEIGHBOURS = "error[E31210]"
@@ -176,6 +182,11 @@ def failure(note: Out, what: str, source: str = "") -> CompileError:
     text += "".join(f"\n{said}" for name, said in _NEEDED.items() if f"see call to '{name}'" in text)
     if _NOT_EMITTED in text and re.search(r"Interlocked|[Aa]tomic", text) and what.endswith("for cpp"):
         text = f"{_ABORTED.sub('', text).partition(chr(10) * 2)[0]}\n{_NO_CPP}"
+    elif _INTERNAL in text and re.search(r"\bInterlocked", text):
+        text = (
+            _ASSISTANCE.sub("", _ABORTED.sub("", text)).partition("\nerror[E99997]")[0].rstrip()
+            + f"\n{_IN_DERIVATIVE}"
+        )
     if _NO_NEIGHBOURS in text:
         text += "\nOnly pixels have neighbours from which a level follows: use SampleLevel(sampler, at, level)."
     if _TOO_LONG in text:

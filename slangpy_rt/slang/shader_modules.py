@@ -50,7 +50,7 @@ _EXPORTED = re.compile(
 )
 # For the CPU, Slang 2026.12 emits no more of these functions than additions of integers. Methods of
 # these names are others.
-_FOR_CPP = re.compile(r"(?<!\.)\bInterlocked(?:Add|Min|Max|And|Or|Xor|Exchange|CompareExchange)\b")
+_FOR_CPP = re.compile(r"(?<!\.)\bInterlocked(?:Add|Min|Max|And|Or|Xor|Exchange|CompareExchange|CompareStore)\b")
 _MODULE = re.compile(r"^module (?:slangpy_rt|_spy_library);", re.M)
 
 

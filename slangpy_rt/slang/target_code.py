@@ -34,6 +34,7 @@ from slangpy_rt.slang.emitted import (
 from slangpy_rt.slang.hlsl_doubles import narrows_double
 from slangpy_rt.slang.narrow_integers import with_hlsl_negatives, with_narrow_integers
 from slangpy_rt.slang.rounded_constants import lacking_constant
+from slangpy_rt.slang.spirv_addresses import takes_address
 from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers, with_negatives
 from slangpy_rt.slang.spirv_locals import local_bytes
 from slangpy_rt.slang.spirv_math import lacking_double, rounded_double, with_doubles
@@ -107,6 +108,12 @@ _LARGE = (
     "the function has local variables of {size:,} bytes for each thread; at most {most:,} are compiled for this "
     "device. Make the arrays smaller, or pass them as parameters."
 )
+_NO_ADDRESS = (
+    "the function changes a number in shared memory, or in a variable of a thread, by an atomic operation that this "
+    "device has for integers alone, such as InterlockedMin of a float. Keep the number in a uint: asuint(x) of "
+    "floats that are not negative has their order, and others can be exchanged by InterlockedCompareExchange in a "
+    "loop."
+)
 _OWN_PRINTF = (
     "this printf is Slang's own, whose lines this device would lose. slangpy_rt's takes numbers, bools, vectors of "
     "these and strings that stand in the call: pass nothing else, and put 'import slangpy_rt;' into a file that is "
@@ -168,6 +175,8 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), k
         raise UnsupportedError(_NO_FIELDS.format(used=used))
     if form == "spirv" and (size := local_bytes(code)) > _LARGEST_LOCALS:
         raise UnsupportedError(_LARGE.format(size=size, most=_LARGEST_LOCALS))
+    if form == "spirv" and takes_address(code):
+        raise UnsupportedError(_NO_ADDRESS)
     if target.program:
         _check_complete(code, form)
     if target.entry == "range":

@@ -151,6 +151,43 @@ void kernel(uint3 t: SV_DispatchThreadID, uniform Call call)
 
 
 @sampled(3)
+@pytest.mark.parametrize("scalar", ["int", "uint", "int64_t", "uint64_t", "float", "double", "half"])
+def test_references_to_elements_compile(scalar: str) -> None:
+    bits = "InterlockedAnd(t[i], x); InterlockedOr(t[i], x); InterlockedXor(t[i], x);" if "int" in scalar else ""
+    words = """
+    InterlockedMin(t[i], x);
+    InterlockedMax(t[i], x);
+    InterlockedMin(shared, x);
+    InterlockedExchange(t[i], x, call.a[i]);
+    InterlockedCompareExchange(t[i], x, x, call.a[i]);
+    InterlockedCompareStore(t[i], x, x);
+"""
+    text = f"""
+import slangpy_rt;
+struct Call {{ {scalar} *a; {scalar} x; RWTensor<{scalar}, 1> whole; RWTensor<vector<{scalar}, 3>, 1> vectors; }};
+groupshared {scalar} shared;
+[shader("compute")] [numthreads(256, 1, 1)]
+void kernel(uint3 at : SV_DispatchThreadID, uniform Call call)
+{{
+    let t = call.whole;
+    let i = int(at.x);
+    let x = call.x;
+    InterlockedAdd(t[i], x);
+    InterlockedAdd(shared, x, call.a[i]);
+    InterlockedAdd(call.vectors[i], vector<{scalar}, 3>(x));
+    InterlockedAdd(call.vectors[i].z, x);
+    call.vectors[i].y = x;
+    {"" if scalar == "half" else words}
+    {bits}
+}}
+"""
+    session = Session(Library(), Target("cuda", "", "value"), (SHADERS,))
+    code = session.compile(text, "references", "kernel").code
+    session.close()
+    assert b"\0kernel\0" in nvrtc_compile(code, "sm_90")
+
+
+@sampled(3)
 @pytest.mark.parametrize("scalar", ["int", "uint", "int64_t", "uint64_t", "float", "double"])
 def test_elements_of_atomics_compile(scalar: str) -> None:
     bits = "t[i].and(x); t[i].or(x); t[i] ^= x; t[i]++;" if "int" in scalar else ""

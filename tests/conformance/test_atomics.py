@@ -227,11 +227,12 @@ def test_elements_without_such_operations(device: spy.Device) -> None:
 
 
 def test_references_to_elements_are_explained(device: spy.Device) -> None:
+    """Those that lead into structs, whose layout is not the same everywhere."""
     for text in (
-        "void f(RWTensor<int, 1> t) { InterlockedAdd(t[0], 1); }",
-        "void f(RWStructuredBuffer<uint> t) { uint old; InterlockedMax(t[0], 1, old); }",
+        "struct S { int a; }; void f(RWTensor<S, 1> t) { InterlockedAdd(t[0].a, 1); }",
+        "struct S { uint a; }; void f(RWStructuredBuffer<S> t) { uint old; InterlockedMax(t[0].a, 1, old); }",
     ):
-        with pytest.raises(spy.CompileError, match=r"changed atomically by methods, such as t\.add\(i, value\)"):
+        with pytest.raises(spy.CompileError, match=r"they are changed by methods, such as t\.add\(i, value\)"):
             module_of(device, text)
 
 

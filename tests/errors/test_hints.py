@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -180,10 +181,34 @@ def test_tensors_of_pytorch_that_are_not_converted(m: spy.Module) -> None:
 
 
 def test_tracebacks_are_short(m: spy.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have one frame below the user's line, and all of them where code of the user's is among them."""
+    device = m.device
+    three, four = spy.Tensor.zeros(device, 3), spy.Tensor.zeros(device, 4)
+    calls = (
+        lambda: m.add("a", 1.0),
+        lambda: m.add(a=1.0, c=2),
+        lambda: m.add(three, four),
+        lambda: m.square.bwds(three),
+        lambda: m.add.append_to(device.command_list(), "a", 1.0),
+        lambda: spy.Module.load_from_source(device, "wrong", "float f( {"),
+        lambda: spy.Device("nothing"),
+        lambda: three + four,
+        lambda: -spy.Tensor.zeros(device, 3, "bool"),
+    )
+    for call in calls:
+        with pytest.raises(spy.SlangPyRtError) as caught:
+            call()
+        frames = traceback.extract_tb(caught.value.__traceback__)
+        # This test, its lambda, and the function of the package that was called.
+        assert [Path(f.filename).name for f in frames[:2]] == [Path(__file__).name] * 2 and len(frames) == 3, frames
     with pytest.raises(spy.BindError) as caught:
-        m.add("a", 1.0)
-    frames = traceback.extract_tb(caught.value.__traceback__)
-    assert frames[0].filename == __file__ and len(frames) <= 4, frames
+        m.square.set(lambda function: m.add("a", 1.0))(1.0)
+    assert Path(traceback.extract_tb(caught.value.__traceback__)[-2].filename).name == Path(__file__).name
+    with monkeypatch.context() as patch:
+        patch.setattr("slangpy_rt.core.checks.CONFIG", SimpleNamespace(debug=1))
+        with pytest.raises(spy.BindError) as caught:
+            m.add("b", 1.0)
+    assert len(traceback.extract_tb(caught.value.__traceback__)) > 6
 
 
 def test_quoted_lines_are_indented(device: spy.Device) -> None:
