@@ -3,7 +3,7 @@
 Declarations go in, the text of a ``.pyi`` comes out; nothing is compiled, read or written. The kind of result that a
 call returns depends on its arguments, so a function of scalars, vectors and matrices has an overload for each kind.
 Results are ``Any`` where the kind does not follow from the types of the arguments: of functions of structs, enums,
-whole arrays, generic types and Optional parameters, of calls with ``_result``, and of arrays of other libraries.
+whole arrays and generic types, of calls with ``_result``, and of arrays of other libraries.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import inspect
 import keyword
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from operator import add
 
 from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.module import Module
@@ -187,18 +188,21 @@ class _Stub:
         """
         texts = [self._annotation(param) for param in sig.params]
         array, tensor, ndbuffer, one = (self._result(sig.returns, kind) for kind in _ARRAYS)
-        plain = all(p.direction == "in" and p.type.kind in ("scalar", "vector", "matrix") for p in sig.params)
+        held = [self._held(p.type) for p in sig.params]
+        inputs = all(p.direction == "in" for p in sig.params)
+        plain = inputs and all(t.kind in ("scalar", "vector", "matrix") for t in held)
         if array and plain and sig.params and apart and not bound and "Any" not in texts:
-            values = [self._values(param.type) for param in sig.params]
-            numbers = [_NUMBERS[text] for text in values]
+            numbers = [_NUMBERS[self._values(t)] for t in held]
+            none = [" | None" if t is not p.type else "" for t, p in zip(held, sig.params, strict=True)]
             # A list may be one vector or many. Both make a NumPy array of a result that is none itself.
-            scalars = all(p.type.kind == "scalar" for p in sig.params)
+            scalars = all(t.kind == "scalar" for t in held)
             if one and scalars:
-                yield self._parameters(sig, bound, numbers, options=False), one
+                yield self._parameters(sig, bound, list(map(add, numbers, none)), options=False), one
             for kind, result in zip(_KINDS, (array, tensor, ndbuffer), strict=True):
                 if scalars or not one:
                     self.aliases |= {f"{n}{kind}": f"{n} | {_KINDS[kind]}" for n in numbers}
-                    yield self._parameters(sig, bound, [n + kind for n in numbers], options=False), result
+                    annotations = [f"{n}{kind}{or_none}" for n, or_none in zip(numbers, none, strict=True)]
+                    yield self._parameters(sig, bound, annotations, options=False), result
         yield self._parameters(sig, bound, texts), "None" if sig.returns.kind == "void" else "Any"
 
     def _parameters(self, sig: FunctionSig, bound: bool, annotations: Sequence[str], options: bool = True) -> str:
@@ -226,8 +230,8 @@ class _Stub:
         container = _CONTAINERS.get(type_.name.partition("<")[0])
         if container is not None and type_.arguments:
             return container
-        item = type_.arguments[0] if self._is_of_slang(type_, "Optional") else None
-        if isinstance(item, SlangType) and param.direction == "in":
+        item = self._held(type_)
+        if item is not type_ and param.direction == "in":
             return f"{self._annotation(Param(param.name, item))} | None"
         # Enums take names too; structs take whatever has their fields.
         if type_.kind not in ("scalar", "vector", "matrix", "array") or _holds_structs(type_):
@@ -262,6 +266,11 @@ class _Stub:
             return ""
         type_ = _known(type_)
         return self._result(type_, kind) or (self._result(type_, "_array") if kind == "one" else "")
+
+    def _held(self, type_: SlangType) -> SlangType:
+        """Return the T of Slang's ``Optional<T>``; any other type as it is."""
+        item = type_.arguments[0] if self._is_of_slang(type_, "Optional") else type_
+        return _known(item) if isinstance(item, SlangType) else type_
 
     def _is_of_slang(self, type_: SlangType, name: str) -> bool:
         return type_.name.partition("<")[0] == name and name not in self.declared and bool(type_.arguments)

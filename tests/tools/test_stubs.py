@@ -146,7 +146,9 @@ m.root(spy.NDBuffer(device, "float", 2))       # _Optionals[spy.NDBuffer, spy.ND
 m.inner(2)                                     # tuple[npt.NDArray[np.float32], int | None]
 m.inner(spy.Tensor(device))                    # tuple[spy.Tensor, _Optionals[spy.Tensor, spy.Tensor]]
 m.outer(2)                                     # tuple[float, bool] | None
-m.shifted(1, None)                             # Any
+m.shifted(1, None)                             # float
+m.shifted(np.zeros(2), None)                   # npt.NDArray[np.float32]
+m.shifted(1, spy.Tensor(device))               # spy.Tensor
 """
 WRONG = """\
 m.nothing(1)                          # attr-defined
@@ -159,7 +161,7 @@ m.add.call(1)                         # call-overload
 m.scale()                             # call-overload
 m.scale(1, by=2, to=3)                # call-overload
 m.scale(1, None)                      # call-overload
-m.shifted(1, "a")                     # arg-type
+m.shifted(1, "a")                     # call-overload
 m.root(2.0) + 1                       # operator
 m.parts(2.0)[2]                       # misc
 m.root([2.0]).mask                    # attr-defined
