@@ -145,6 +145,8 @@ class Elementwise:
         source = as_operand(self.device, name, value)
         if source is None:
             raise BindError(f"Tensor[...] = value: {in_words(value)} was given; an array or a number was expected.")
+        if name == "copy" and hasattr(source, "shape"):
+            source = _as_elements(source, out)
         kind = _kind(source)
         held = promoted_with(into, kind()) if isinstance(kind, type) else scalar_of(name, kind)
         if name == "copy" and not converting:
@@ -285,6 +287,26 @@ def _check_together(device: Any, name: str, a: Any, b: Any, out: Any) -> None:
     shape = _broadcast(name, a, b)
     if out is not None and shape != out.shape:
         raise ShapeError(f"{name} in place: operands of shape {shape} do not fit {out.summary}; write x = x + y.")
+
+
+def _as_elements(source: Any, out: Tensor) -> Any:
+    """Return an array that is written to another one; host data that ends in an element's dimensions as elements."""
+    inner = out.layout.full_shape[len(out.shape) :]
+    outer = source.shape[: len(source.shape) - len(inner)]
+    if _fits(source.shape, out.shape):
+        return source
+    if inner and isinstance(source, np.ndarray) and source.shape[len(outer) :] == inner and _fits(outer, out.shape):
+        return Tensor.from_numpy(out.device, source, out.layout.element)
+    ends = f", which may end in the dimensions {inner} of '{out.dtype.name}'" if inner else ""
+    raise ShapeError(
+        f"Tensor[...] = value: an array of shape {source.shape} does not broadcast to shape {out.shape}{ends}."
+    )
+
+
+def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
+    """Tell whether an array broadcasts to a shape."""
+    missing = len(into) - len(shape)
+    return missing >= 0 and all(a in (1, b) for a, b in zip(shape, into[missing:], strict=True))
 
 
 def _broadcast(name: str, *operands: Any) -> tuple[int, ...]:

@@ -226,6 +226,32 @@ def test_in_place(tensor: Any) -> None:
     assert n.tolist() == [0, 1, 2, 3, 4]
 
 
+def test_items_that_are_vectors(device: spy.Device) -> None:
+    """What is written may have the vectors' dimensions last; numbers go to all components."""
+    t, a = spy.Tensor.zeros(device, (2, 3), "float2"), np.zeros((2, 3, 2), np.float32)
+    for key, value, as_numpy in (
+        ((0, 1), [1, 2], [1, 2]),
+        (1, np.arange(6).reshape(3, 2), np.arange(6).reshape(3, 2)),
+        (..., np.array([7.0, 8.0]), [7, 8]),
+        (0, np.array([1.0, 2.0, 3.0]), np.array([[1], [2], [3]])),
+        ((slice(None), slice(None, None, 2)), np.array([4.0, 5.0]), np.array([[4], [5]])),
+    ):
+        t[key], a[key] = value, as_numpy
+        np.testing.assert_array_equal(t.to_numpy(), a)
+    with pytest.raises(spy.ShapeError) as error:
+        t[0] = np.zeros((3, 4))
+    assert str(error.value) == (
+        "Tensor[...] = value: an array of shape (3, 4) does not broadcast to shape (3,), which may end in the "
+        "dimensions (2,) of 'float2'."
+    )
+    with pytest.raises(spy.BindError, match="float64 does not convert to 'int2'"):
+        spy.Tensor.zeros(device, 2, "int2")[0] = np.array([1.5, 2])
+    struct = spy.Module.load_from_source(device, "items", "struct S { float2 place; float mass; }").S
+    s = spy.Tensor.zeros(device, 2, struct)
+    s["place"], s["mass"] = np.array([[1, 2], [3, 4]], np.float32), 5
+    assert s["place"].tolist() == [[1, 2], [3, 4]] and s["mass"].tolist() == [5, 5]
+
+
 def test_items(tensor: Any) -> None:
     a = data("float", 5, 6)
     t = tensor(a)
