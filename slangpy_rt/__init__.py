@@ -193,12 +193,16 @@ __all__ = [
 _FILE = "Module.load_from_file(device, path) loads a Slang file"
 _COPY = "Tensor.from_numpy(device, array) copies an array to a device"
 _MEANT = {
+    "arange": "Tensor.arange(device, count) makes a tensor of 0, 1, 2 and so on",
     "array": _COPY,
     "device": "Device('cpu') opens a device of that kind, and init_device() the best one that is here",
     "from_numpy": _COPY,
     "function": "module.name is the function 'name' of a module",
+    "full": "Tensor.full(device, shape, value) makes a tensor of one value",
+    "linspace": "Tensor.linspace(device, start, stop, count) makes a tensor of numbers at equal distances",
     "load_module": _FILE,
     "module": f"{_FILE}, and Module.load_from_source(device, name, text) loads Slang text",
+    "ones": "Tensor.ones(device, shape) makes a tensor of ones",
     "struct": "module.Name is the struct 'Name' of a module",
     "tensor": _COPY,
     "zeros": "Tensor.zeros(device, shape) makes a tensor of zeros",

@@ -44,6 +44,9 @@ _NO_REMAINDER = "modulo cannot be used with doubles"
 GAPS: dict[str, dict[str, str]] = {
     "HLSL": {
         r"^the function uses .*; this device has no pointers": _NO_POINTERS,
+        # References to elements, of scalars and of vectors.
+        r"\nerror\[E40008\]: the form of this l-value argument": _NO_POINTERS,
+        r"\nerror\[E39999\]: no overload for 'InterlockedAdd' applicable to arguments of type \(vector": _NO_POINTERS,
         r"^the function uses u?int8_t": _NO_BYTES,
         r"^the function uses \w+ of double, which HLSL has for floats": "HLSL has the function for floats alone",
     },

@@ -121,9 +121,9 @@ class Elementwise:
         element = plan.element or scalar_type(plan.of)
         if out is None:
             out = Tensor.empty(self.device, _broadcast("where", condition, a, b), element)
-        else:
-            # An array that a mask selects elements of.
-            _check_written(self.device, a, out)
+        elif hasattr(a, "shape"):
+            # A mask selects the elements of an array that are written.
+            a = _as_elements(a, out)
         dims = len(out.layout.full_shape) - len(out.shape)
         flat = out.flatten_dtype() if dims else out
         plan.function(as_scalars(a, dims), as_scalars(b, dims), as_scalars(condition, dims), _result=flat)
@@ -163,19 +163,15 @@ class Elementwise:
         source = as_operand(self.device, name, value)
         if source is None:
             raise BindError(f"{_WRITE}: {in_words(value)} was given; an array or a number was expected.")
+        if name == "copy" and hasattr(source, "shape"):
+            source = _as_elements(source, out)
         kind = _kind(source)
         held = promoted_with(into, kind()) if isinstance(kind, type) else scalar_of(name, kind)
         if name == "copy" and not converting:
             check_kind(_WRITE, held, into)
         dims = len(out.layout.full_shape) - len(out.shape)
         flat = out.flatten_dtype() if dims else out
-        function = self._function((name, held_as(held), held_as(into)))
-        try:
-            function(as_scalars(source, dims), _result=flat)
-        except (BindError, ShapeError):
-            # These name a function of ours, which nobody has called.
-            _check_written(self.device, source, out)
-            raise
+        self._function((name, held_as(held), held_as(into)))(as_scalars(source, dims), _result=flat)
 
     def _planned(self, name: str, a: Any, b: Any, out: Tensor | None) -> _Plan:
         kinds = _kind(a), _kind(b)
@@ -311,26 +307,30 @@ def _check_together(device: Any, name: str, a: Any, b: Any, out: Any) -> None:
         raise ShapeError(f"{name} in place: operands of shape {shape} do not fit {out.summary}; write x = x + y.")
 
 
-def _check_written(device: Any, value: Any, out: Any) -> None:
-    """Refuse a value of another device, or one whose shape or whose elements' shape does not broadcast to ``out``."""
-    if isinstance(value, NDBuffer):
-        if value.device is not device:
+def _as_elements(source: Any, out: Tensor) -> Any:
+    """Return an array that is written to another one; host data that ends in an element's dimensions as elements."""
+    if isinstance(source, NDBuffer):
+        if source.device is not out.device:
             raise BindError(
-                f"{_WRITE}: the value is {value.summary} on {another(value.device, device)}, and the array is on "
-                f"{device!r}; tensor.to(device) copies the value."
+                f"{_WRITE}: the value is {source.summary} on {another(source.device, out.device)}, and the array is "
+                f"on {out.device!r}; tensor.to(device) copies the value."
             )
-        if value.layout.element.shape not in ((), out.layout.element.shape):
-            raise BindError(f"{_WRITE}: the value is {value.summary}, and the array is {out.summary}.")
-    shape = () if isinstance(value, (bool, int, float)) else value.shape
-    try:
-        fits = np.broadcast_shapes(shape, out.shape) == out.shape
-    except ValueError:
-        fits = False
-    if not fits:
-        element = out.layout.element
-        are_elements = element.shape and shape[-len(element.shape) :] == element.shape
-        instead = f" For elements, pass Tensor.from_numpy(device, value, '{element.name}')." if are_elements else ""
-        raise ShapeError(f"{_WRITE}: the value of shape {shape} does not broadcast to {out.summary}.{instead}")
+        if source.layout.element.shape not in ((), out.layout.element.shape):
+            raise BindError(f"{_WRITE}: the value is {source.summary}, and the array is {out.summary}.")
+    if _fits(source.shape, out.shape):
+        return source
+    inner = out.layout.full_shape[len(out.shape) :]
+    outer = source.shape[: len(source.shape) - len(inner)]
+    if inner and isinstance(source, np.ndarray) and source.shape[len(outer) :] == inner and _fits(outer, out.shape):
+        return Tensor.from_numpy(out.device, source, out.layout.element)
+    ends = f", which may end in the dimensions {inner} of '{out.dtype.name}'" if inner else ""
+    raise ShapeError(f"{_WRITE}: an array of shape {source.shape} does not broadcast to shape {out.shape}{ends}.")
+
+
+def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
+    """Tell whether an array broadcasts to a shape."""
+    missing = len(into) - len(shape)
+    return missing >= 0 and all(a in (1, b) for a, b in zip(shape, into[missing:], strict=True))
 
 
 def _broadcast(name: str, *operands: Any) -> tuple[int, ...]:

@@ -193,7 +193,8 @@ class NDBuffer:
         else:
             source = cast(f"{where}: data", layout.element.name, source, target)
         if not layout.contiguous:
-            raise BindError(f"{where}: this is a non-contiguous view; fill the array it was made from.")
+            write = "write view[...] = data, or " if hasattr(self, "__setitem__") else ""
+            raise BindError(f"{where}: this is a non-contiguous view; {write}fill the array it was made from.")
         layout.device.upload(self.buffer, self.address, np.asarray(source, order="C"))
 
     def to_numpy(self) -> npt.NDArray[Any]:

@@ -204,6 +204,8 @@ class Tensor(Operators):
             """Make a tensor of host data; on an instance, fill it with host data."""
             ...
     else:
+        # The name that Python's own errors and help() show.
+        _from_host.__func__.__name__, _from_host.__func__.__qualname__ = "from_numpy", "Tensor.from_numpy"
         from_numpy = _Both(_from_host, NDBuffer.from_numpy)
     numpy: Any = _Both(_from_host, NDBuffer.to_numpy)
 

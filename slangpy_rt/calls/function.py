@@ -125,9 +125,9 @@ class Function(SlangCallable):
         Parameters
         ----------
         *args, **named
-            As for a call. Tensors, numbers, vectors, and dicts of these for structs get a gradient, unless the
-            parameter is ``no_diff`` or holds no floats; other arguments are constants. Gradients that a Tensor
-            carries are left alone.
+            As for a call. Tensors, NumPy arrays, numbers, vectors, and dicts of these for structs get a gradient,
+            unless the parameter is ``no_diff`` or holds no floats; other arguments are constants. Gradients that a
+            Tensor carries are left alone.
 
         Returns
         -------

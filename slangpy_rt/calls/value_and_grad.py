@@ -21,6 +21,7 @@ from slangpy_rt.core.wording import in_words
 
 # What Slang differentiates although it is no ``IDifferentiable``: whole arrays with a gradient beside them.
 _WHOLE = ("DiffTensor<", "RWDiffTensor<", "WDiffTensor<", "IDiffTensor<")
+_NUMBERS = ("scalar", "vector", "matrix")
 
 
 class _Place(NamedTuple):
@@ -30,6 +31,12 @@ class _Place(NamedTuple):
     name: str
     type: SlangType
     live: bool
+
+
+class _OnHost(NamedTuple):
+    """The gradient of a NumPy array, which the caller gets as one."""
+
+    tensor: Tensor
 
 
 def value_and_grad(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -113,13 +120,11 @@ def _carrying(where: str, scope: Scope, type_: SlangType, value: Any, live: bool
         }
         carried = {name: part for name, (part, _) in parts.items()}
         return carried, {name: gradient for name, (_, gradient) in parts.items() if gradient is not None}
-    if isinstance(value, np.ndarray) and value.ndim > len(type_.shape):
-        raise BindError(
-            f"{where} is {in_words(value)}, which has no gradient; make it a Tensor: Tensor.from_numpy(device, x)."
-        )
-    if type_.kind in ("scalar", "vector", "matrix") and (
-        kind_of(value) in "biuf" or isinstance(value, (list, tuple, np.ndarray))
-    ):
+    if isinstance(value, np.ndarray) and value.ndim > len(type_.shape) and type_.kind in _NUMBERS:
+        tensor = Tensor.from_numpy(scope.device, value, type_)
+        gradient = Tensor.zeros(scope.device, tensor.shape, gradient_type(type_))
+        return tensor.with_grads(grad_out=gradient), _OnHost(gradient)
+    if type_.kind in _NUMBERS and (kind_of(value) in "biuf" or isinstance(value, (list, tuple, np.ndarray))):
         pair = DiffPair(value)
         return pair, pair
     return value, None
@@ -136,6 +141,8 @@ def _differentiates(scope: Scope, type_: SlangType) -> bool:
 
 def _read(gradient: Any) -> Any:
     """Return a gradient as the caller gets it."""
+    if isinstance(gradient, _OnHost):
+        return gradient.tensor.to_numpy()
     if isinstance(gradient, dict):
         return {name: _read(item) for name, item in gradient.items()}
     if isinstance(gradient, tuple):

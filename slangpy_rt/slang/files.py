@@ -275,7 +275,7 @@ _ATOMIC = re.compile(r"\bInterlocked[A-Z]|\b__?atomic_|\bAtomic<")
 _METHODS = (
     "InterlockedAdd and the like take elements t[i] of RWTensor, NDBuffer and RWStructuredBuffer of scalars on a "
     "device that has pointers. On every device they are changed by methods, such as t.add(i, value), and those of "
-    "RWTensor<Atomic<T>, N> by both."
+    "RWTensor<Atomic<T>, N> by both. Fields of structs need a pointer to the structs, S *p."
 )
 _READ_ATOMIC = re.compile(r"\b(?:Tensor|StructuredBuffer)\s*<\s*Atomic\b")
 _WRITABLE = (

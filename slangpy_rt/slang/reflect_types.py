@@ -195,7 +195,7 @@ class TypeReflector:
             constant = bool(native.spReflectionVariable_FindModifier(variable, _abi.SLANG_MODIFIER_NO_DIFF))
             has_default, default = self.default(variable, kind)
             fields.append(Field(self.variable_name(variable), kind, "", constant, has_default, default))
-        base, texts = _split(full) if full.endswith(">") else (full, [])
+        base, texts = split_arguments(full) if full.endswith(">") else (full, [])
         arguments = self._arguments(address, texts) if texts else ()
         # Slang 2026.12 ends the process when asked for the layout of some types that depend on a parameter.
         known = "<" not in base and not any(isinstance(a, SlangType) and a.kind == "generic" for a in arguments)
@@ -214,7 +214,7 @@ class TypeReflector:
         """Return an interface; one of this project's, as ``ITensor<float, 2>`` is, as a struct without fields."""
         if not full.startswith(RESERVED) or not full.endswith(">"):
             return SlangType("interface", full)
-        base, texts = _split(full)
+        base, texts = split_arguments(full)
         arguments = self._arguments(address, texts)
         return SlangType("struct", _applied(base.removeprefix(RESERVED), arguments), arguments=arguments)
 
@@ -320,7 +320,7 @@ def _abbreviate(match: re.Match[str]) -> str:
     return match[1] + "x".join(size for size in match.groups()[1:] if size)
 
 
-def _split(full: str) -> tuple[str, list[str]]:
+def split_arguments(full: str) -> tuple[str, list[str]]:
     """Split a name before its last generic arguments: ``"A.B"`` and ``["C<x, y>", "2"]`` of ``"A.B<C<x, y>, 2>"``."""
     parts: list[str] = []
     depth, text = 0, ""

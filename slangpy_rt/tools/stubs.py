@@ -12,11 +12,14 @@ import inspect
 import keyword
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from operator import add
 
 from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.module import Module
-from slangpy_rt.core.dtypes import NUMPY_OF, storage
+from slangpy_rt.core.dtypes import NUMPY_OF, element_type, storage
+from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import FunctionSig, ModuleInfo, Param, SlangType, StructInfo
+from slangpy_rt.slang.reflect_types import split_arguments
 
 # How every stub begins.
 HEADER = "# Written by `slangpy_rt stubs`"
@@ -55,6 +58,16 @@ _Reals: TypeAlias = _Real | _Generator | _Array
 _Integers: TypeAlias = _Integer | _Generator | _Array
 _Bools: TypeAlias = _Bool | _Array
 """
+# The types of results, by their kind: arrays with an element type of NumPy's, and one value.
+_ARRAYS = {"_array": "npt.NDArray[np.{}]", "_tensor": "spy.Tensor", "_ndbuffer": "spy.NDBuffer", "one": ""}
+# What a call over arrays returns of a function whose results are Optionals.
+_OPTIONALS = """_Value = TypeVar("_Value")
+_Has = TypeVar("_Has")
+
+class _Optionals(NamedTuple, Generic[_Value, _Has]):
+    value: _Value
+    has_value: _Has
+"""
 # What a call takes that returns a NumPy array, a Tensor, an NDBuffer, after the type of a number.
 _KINDS = {"_array": "_Host", "_tensor": "_Host | spy.Tensor", "_ndbuffer": "_Host | spy.NDBuffer"}
 # Python types of the arguments, by the kind of the scalar's NumPy dtype; those of vectors and matrices are the same.
@@ -62,6 +75,7 @@ _VALUES = {"f": "_Reals", "i": "_Integers", "u": "_Integers", "b": "_Bools"}
 _NUMBERS = {"_Reals": "_Real", "_Integers": "_Integer", "_Bools": "_Bool"}
 _PYTHON = {"f": "float", "i": "int", "u": "int", "b": "bool"}
 _CONTAINERS = {"Tensor": "_Array", "RWTensor": "_Writable", "NDBuffer": "_Writable"}
+_TYPING = ("Any", "Generic", "Literal", "NamedTuple", "Protocol", "TypeAlias", "TypeVar", "overload")
 _OPTIONS = [p.name for p in inspect.signature(Function.__call__).parameters.values() if p.kind is p.KEYWORD_ONLY]
 _MODULE_OWN = frozenset({*dir(Module), "device"})
 
@@ -86,7 +100,7 @@ def stub_text(info: ModuleInfo) -> str:
         Text for a file ``example.pyi``, which passes ``mypy --strict``. Its first line begins with ``HEADER``.
     """
     name = "".join(part[:1].upper() + part[1:] for part in info.name.split("_")) + "Module"
-    stub = _Stub()
+    stub = _Stub({struct.type.name.partition("<")[0] for struct in info.structs})
     members, subscripts = [], {}
     functions = _by_name(info.functions)
     for function, overloads in functions.items():
@@ -121,8 +135,9 @@ def stub_text(info: ModuleInfo) -> str:
         ["class _Module(spy.Module):", *lookup],
         [f"class {name}(_Module):", *(members or ["    ..."])],
     ]
-    body = _TYPES + "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
-    typing = [word for word in ("Any", "Literal", "Protocol", "TypeAlias", "overload") if word in body]
+    text = "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    body = _TYPES + (_OPTIONALS if "_Optionals[" in text else "") + text
+    typing = [word for word in _TYPING if re.search(rf"\b{word}\b", body)]
     top = _USE.format(header=HEADER, module=info.name, name=name)
     imports = "import numpy as np\nimport numpy.typing as npt\nimport slangpy_rt as spy\n"
     return f"{top}\nfrom typing import {', '.join(typing)}\n\n{imports}{body}"
@@ -131,7 +146,9 @@ def stub_text(info: ModuleInfo) -> str:
 class _Stub:
     """Collects the type aliases and the classes of functions that a module's declarations need."""
 
-    def __init__(self) -> None:
+    def __init__(self, declared: set[str]) -> None:
+        # Names of the module's own structs, which an Optional or a Tuple may be.
+        self.declared = declared
         self.aliases: dict[str, str] = {}
         self.classes: dict[str, list[str]] = {}
 
@@ -170,19 +187,22 @@ class _Stub:
             Whether the number of arguments tells it from other overloads.
         """
         texts = [self._annotation(param) for param in sig.params]
-        array, one = _results(sig.returns)
-        plain = all(p.direction == "in" and p.type.kind in ("scalar", "vector", "matrix") for p in sig.params)
+        array, tensor, ndbuffer, one = (self._result(sig.returns, kind) for kind in _ARRAYS)
+        held = [self._held(p.type) for p in sig.params]
+        inputs = all(p.direction == "in" for p in sig.params)
+        plain = inputs and all(t.kind in ("scalar", "vector", "matrix") for t in held)
         if array and plain and sig.params and apart and not bound and "Any" not in texts:
-            values = [self._values(param.type) for param in sig.params]
-            numbers = [_NUMBERS[text] for text in values]
+            numbers = [_NUMBERS[self._values(t)] for t in held]
+            none = [" | None" if t is not p.type else "" for t, p in zip(held, sig.params, strict=True)]
             # A list may be one vector or many. Both make a NumPy array of a result that is none itself.
-            scalars = all(p.type.kind == "scalar" for p in sig.params)
+            scalars = all(t.kind == "scalar" for t in held)
             if one and scalars:
-                yield self._parameters(sig, bound, numbers, options=False), one
-            for kind, result in zip(_KINDS, (array, "spy.Tensor", "spy.NDBuffer"), strict=True):
+                yield self._parameters(sig, bound, list(map(add, numbers, none)), options=False), one
+            for kind, result in zip(_KINDS, (array, tensor, ndbuffer), strict=True):
                 if scalars or not one:
                     self.aliases |= {f"{n}{kind}": f"{n} | {_KINDS[kind]}" for n in numbers}
-                    yield self._parameters(sig, bound, [n + kind for n in numbers], options=False), result
+                    annotations = [f"{n}{kind}{or_none}" for n, or_none in zip(numbers, none, strict=True)]
+                    yield self._parameters(sig, bound, annotations, options=False), result
         yield self._parameters(sig, bound, texts), "None" if sig.returns.kind == "void" else "Any"
 
     def _parameters(self, sig: FunctionSig, bound: bool, annotations: Sequence[str], options: bool = True) -> str:
@@ -210,6 +230,9 @@ class _Stub:
         container = _CONTAINERS.get(type_.name.partition("<")[0])
         if container is not None and type_.arguments:
             return container
+        item = self._held(type_)
+        if item is not type_ and param.direction == "in":
+            return f"{self._annotation(Param(param.name, item))} | None"
         # Enums take names too; structs take whatever has their fields.
         if type_.kind not in ("scalar", "vector", "matrix", "array") or _holds_structs(type_):
             return "Any"
@@ -223,20 +246,65 @@ class _Stub:
         self.aliases[f"_{type_.name}"] = values
         return f"_{type_.name}"
 
+    def _result(self, type_: SlangType, kind: str) -> str:
+        """Return the type of a call's results as `kind`, a key of _ARRAYS; empty if the kind does not give one.
+
+        One vector is an array, as many are: of a result that is none of Slang's own, one has no type then.
+        """
+        if self._is_of_slang(type_, "Tuple"):
+            items = [self._item(item, kind) for item in type_.arguments]
+            return f"tuple[{', '.join(items)}]" if all(items) else ""
+        if self._is_of_slang(type_, "Optional"):
+            item = self._item(type_.arguments[0], kind)
+            mask = _ARRAYS[kind].format("bool_")
+            return item and (f"{item} | None" if kind == "one" else f"_Optionals[{item}, {mask}]")
+        return _plain_result(type_, kind)
+
+    def _item(self, type_: SlangType | int, kind: str) -> str:
+        """Return the type of a value that a Tuple or an Optional holds."""
+        if not isinstance(type_, SlangType):
+            return ""
+        type_ = _known(type_)
+        return self._result(type_, kind) or (self._result(type_, "_array") if kind == "one" else "")
+
+    def _held(self, type_: SlangType) -> SlangType:
+        """Return the T of Slang's ``Optional<T>``; any other type as it is."""
+        item = type_.arguments[0] if self._is_of_slang(type_, "Optional") else type_
+        return _known(item) if isinstance(item, SlangType) else type_
+
+    def _is_of_slang(self, type_: SlangType, name: str) -> bool:
+        return type_.name.partition("<")[0] == name and name not in self.declared and bool(type_.arguments)
+
     def _values(self, type_: SlangType) -> str:
         return _VALUES[NUMPY_OF[type_.scalar].kind]
 
 
-def _results(type_: SlangType) -> tuple[str, str]:
-    """Return the types of a NumPy array of results and of one result, the second empty if that is an array too."""
+def _known(type_: SlangType) -> SlangType:
+    """Return the type that a name means: inside of a Tuple reflection tells of names alone."""
+    if type_.kind != "generic":
+        return type_
+    head, inside = split_arguments(type_.name)
+    if inside and head not in ("vector", "matrix"):
+        return SlangType("struct", type_.name, arguments=tuple(SlangType("generic", part) for part in inside))
+    name = inside[0] + "x".join(inside[1:]) if inside else type_.name
+    try:
+        return element_type("stub_text", name)
+    except BindError:
+        return type_
+
+
+def _plain_result(type_: SlangType, kind: str) -> str:
     if type_.kind == "enum":
-        return "npt.NDArray[Any]", "int"
+        return "int" if kind == "one" else _ARRAYS[kind].format("generic").replace("np.generic", "Any")
     if type_.kind == "struct" and not type_.arguments:
-        return "npt.NDArray[Any]", "dict[str, Any]"
+        return "dict[str, Any]" if kind == "one" else _ARRAYS[kind].format("generic").replace("np.generic", "Any")
     if type_.kind not in ("scalar", "vector", "matrix") or type_.scalar not in NUMPY_OF:
-        return "", ""
+        return ""
     dtype = NUMPY_OF[type_.scalar]
-    return f"npt.NDArray[np.{dtype.type.__name__}]", _PYTHON[dtype.kind] if type_.kind == "scalar" else ""
+    if kind == "one":
+        return _PYTHON[dtype.kind] if type_.kind == "scalar" else ""
+    # NumPy 1 has no other name for its bool.
+    return _ARRAYS[kind].format("bool_" if dtype.kind == "b" else dtype.type.__name__)
 
 
 def _holds_structs(type_: SlangType) -> bool:

@@ -110,7 +110,10 @@ def test_indices_of_each_kind_and_views(device: spy.Device, requires: Requires) 
         device,
         "void two(int2 at, RWTensor<int, 2> t)\n"
         "{ int index[2] = { at.y, at.x }; InterlockedAdd(t[at], 1); InterlockedAdd(t[at.y, at.x], 10);\n"
-        "  InterlockedAdd(t[index], 100); }\n"
+        "  InterlockedAdd(t[index], 100); }",
+    )
+    inside = module_of(
+        device,
         "struct Bins { RWTensor<int, 2> counts; void add(int2 at) { InterlockedAdd(counts[at], 1); } }\n"
         "void inside(int2 at, RWTensor<int, 2> t) { Bins bins; bins.counts = t; bins.add(at); }",
     )
@@ -118,7 +121,7 @@ def test_indices_of_each_kind_and_views(device: spy.Device, requires: Requires) 
     view = t[::-1, ::2]
     module.two(spy.grid((3, 4)), view)
     np.testing.assert_array_equal(t.to_numpy(), np.tile([111, 0], (3, 4)))
-    module.inside(np.array([[1, 2], [1, 2]], np.int32), view)
+    inside.inside(np.array([[1, 2], [1, 2]], np.int32), view)
     want = np.full((3, 4), 111)
     want[2, 1] += 2
     np.testing.assert_array_equal(view.to_numpy(), want)
@@ -177,12 +180,14 @@ void f(uint thread : SV_GroupIndex, RWTensor<{0}, 1> t)
         t[0] = total;
 }}
 """
-    wanted = (("int", "Add", 131), ("uint", "Min", 2), ("float", "Add", 131), ("float", "Exchange", 2))
+    wanted = [("int", "Add", 131), ("uint", "Min", 2)]
+    if device.name in ("cuda", "vulkan"):
+        wanted += [("float", "Add", 131), ("float", "Exchange", 2)]  # HLSL has none, and --texts writes it
     for element, name, want in wanted:
         t = spy.Tensor.zeros(device, 1, element)
         module_of(device, kernel.format(element, name)).f.dispatch([64, 1, 1], t=t)
         assert t.to_numpy()[0] == want
-    if device.name in ("vulkan", "rhi-vulkan"):
+    if device.name == "vulkan":
         module = module_of(device, kernel.format("float", "Min"))
         with pytest.raises(spy.UnsupportedError, match="that this device has for integers alone"):
             module.f.dispatch([64, 1, 1], t=spy.Tensor.zeros(device, 1))

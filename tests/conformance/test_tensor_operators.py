@@ -226,6 +226,32 @@ def test_in_place(tensor: Any) -> None:
     assert n.tolist() == [0, 1, 2, 3, 4]
 
 
+def test_items_that_are_vectors(device: spy.Device) -> None:
+    """What is written may have the vectors' dimensions last; numbers go to all components."""
+    t, a = spy.Tensor.zeros(device, (2, 3), "float2"), np.zeros((2, 3, 2), np.float32)
+    for key, value, as_numpy in (
+        ((0, 1), [1, 2], [1, 2]),
+        (1, np.arange(6).reshape(3, 2), np.arange(6).reshape(3, 2)),
+        (..., np.array([7.0, 8.0]), [7, 8]),
+        (0, np.array([1.0, 2.0, 3.0]), np.array([[1], [2], [3]])),
+        ((slice(None), slice(None, None, 2)), np.array([4.0, 5.0]), np.array([[4], [5]])),
+    ):
+        t[key], a[key] = value, as_numpy
+        np.testing.assert_array_equal(t.to_numpy(), a)
+    with pytest.raises(spy.ShapeError) as error:
+        t[0] = np.zeros((3, 4))
+    assert str(error.value) == (
+        "Tensor[...] = value: an array of shape (3, 4) does not broadcast to shape (3,), which may end in the "
+        "dimensions (2,) of 'float2'."
+    )
+    with pytest.raises(spy.BindError, match="float64 does not convert to 'int2'"):
+        spy.Tensor.zeros(device, 2, "int2")[0] = np.array([1.5, 2])
+    struct = spy.Module.load_from_source(device, "items", "struct S { float2 place; float mass; }").S
+    s = spy.Tensor.zeros(device, 2, struct)
+    s["place"], s["mass"] = np.array([[1, 2], [3, 4]], np.float32), 5
+    assert s["place"].tolist() == [[1, 2], [3, 4]] and s["mass"].tolist() == [5, 5]
+
+
 def test_items(tensor: Any) -> None:
     a = data("float", 5, 6)
     t = tensor(a)
@@ -417,15 +443,14 @@ def test_errors_of_clip_and_of_assignments_name_these(device: spy.Device) -> Non
             (lambda: colors + spy.Tensor.ones(device, 3, "float2"),
              spy.BindError, r"^add: 'float3' and 'float2' have elements of different shapes"),
             (lambda: t.__setitem__(all_, other), spy.ShapeError,
-             r"^Tensor.* = value: the value of shape \(4,\) does not broadcast to Tensor<float> of shape \(3,\)"),
-            (lambda: t.__setitem__(t > 0, other), spy.ShapeError, r"^Tensor.* = value: the value of shape \(4,\)"),
+             r"^Tensor.* = value: an array of shape \(4,\) does not broadcast to shape \(3,\)"),
+            (lambda: t.__setitem__(t > 0, other), spy.ShapeError, r"^Tensor.* = value: an array of shape \(4,\)"),
             (lambda: t.__setitem__(all_, colors), spy.BindError, r"^Tensor.* = value: the value is Tensor<float3>"),
             (lambda: t.__setitem__(all_, spy.Tensor(another, "float", 3)), spy.BindError, "copies the value"),
-            (lambda: colors.__setitem__(0, [1, 2, 3]), spy.ShapeError,
-             r"For elements, pass Tensor\.from_numpy\(device, value, 'float3'\)"),
+            (lambda: colors.__setitem__(all_, np.ones((4, 3))), spy.ShapeError, r"dimensions \(3,\) of 'float3'"),
         ]:  # fmt: skip
             with pytest.raises(error, match=told):
                 case()
     np.testing.assert_array_equal(t.to_numpy(), [1, 1, 1])
-    colors[0] = spy.Tensor.from_numpy(device, np.array([1, 2, 3], np.float32), "float3")
-    np.testing.assert_array_equal(colors.to_numpy()[0], [1, 2, 3])
+    colors[colors.view("float", (3, 3))[:, 0] > 0] = [1, 2, 3]
+    np.testing.assert_array_equal(colors.to_numpy(), [[1, 2, 3]] * 3)

@@ -344,7 +344,8 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "fill of a view": (
         lambda m, a: a.t3[:, ::2].copy_from(np.ones((4, 3), np.float32)),
         _BIND,
-        "Tensor.copy_from: this is a non-contiguous view; fill the array it was made from.",
+        "Tensor.copy_from: this is a non-contiguous view; write view[...] = data, or fill the array it was made "
+        "from.",
     ),
     "trailing dimensions of a vector dtype": (
         lambda m, a: spy.Tensor.from_numpy(m.device, a.other, "float3"),

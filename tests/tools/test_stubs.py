@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import slangpy_rt as spy
@@ -52,6 +53,11 @@ int either(int x) { return x; }
 float3 blend(float3 a, float t) { return a * t; }
 Circle circle(float r) { return { r }; }
 Kind kind(float x) { return Kind.Round; }
+Tuple<float, int> parts(float x) { return makeTuple(frac(x), int(floor(x))); }
+Optional<float> root(float x) { if (x < 0) return none; return sqrt(x); }
+Tuple<float3, Optional<int>> inner(float x) { Optional<int> none_ = none; return makeTuple(float3(x), none_); }
+Optional<Tuple<float, bool>> outer(float x) { return makeTuple(x, true); }
+float shifted(float x, Optional<float> by) { return by.hasValue ? x + by.value : x; }
 [shader("compute")] [numthreads(8, 1, 1)] void kernel(uint3 id : SV_DispatchThreadID) {}
 """
 BEGIN = """\
@@ -98,6 +104,13 @@ m["_private"](0.5)
 m["Circle.is"](1)
 m.Circle.unit()
 m.measure(object(), "Round")
+m.shifted(1, None)
+m.shifted(1, 2.0)
+m.shifted(1, spy.Tensor(device))
+m.root(2.0) or 1.0
+m.parts(2.0)[0].real
+m.root(np.zeros(3)).has_value.any()
+m.root(spy.Tensor(device)).value.sum()
 m.kernel.name.upper()
 def runs(module: spy.Module) -> None: ...
 runs(m)
@@ -123,6 +136,19 @@ m.circle(2)                                    # dict[str, Any]
 m.circle([2])                                  # npt.NDArray[Any]
 m.measure(object(), "Round")                   # Any
 m.kind(1)                                      # int
+m.parts(1.5)                                   # tuple[float, int]
+m.parts(np.zeros(2))                           # tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]
+m.parts(spy.Tensor(device))                    # tuple[spy.Tensor, spy.Tensor]
+m.root(2)                                      # float | None
+m.root(-2)                                     # float | None
+m.root(np.zeros(2))                            # _Optionals[npt.NDArray[np.float32], npt.NDArray[np.bool_]]
+m.root(spy.NDBuffer(device, "float", 2))       # _Optionals[spy.NDBuffer, spy.NDBuffer]
+m.inner(2)                                     # tuple[npt.NDArray[np.float32], int | None]
+m.inner(spy.Tensor(device))                    # tuple[spy.Tensor, _Optionals[spy.Tensor, spy.Tensor]]
+m.outer(2)                                     # tuple[float, bool] | None
+m.shifted(1, None)                             # float
+m.shifted(np.zeros(2), None)                   # npt.NDArray[np.float32]
+m.shifted(1, spy.Tensor(device))               # spy.Tensor
 """
 WRONG = """\
 m.nothing(1)                          # attr-defined
@@ -135,6 +161,10 @@ m.add.call(1)                         # call-overload
 m.scale()                             # call-overload
 m.scale(1, by=2, to=3)                # call-overload
 m.scale(1, None)                      # call-overload
+m.shifted(1, "a")                     # call-overload
+m.root(2.0) + 1                       # operator
+m.parts(2.0)[2]                       # misc
+m.root([2.0]).mask                    # attr-defined
 m["lambda"](1)                        # call-overload
 m["name"](1, self_=2)                 # call-overload
 m["lambda"](1, 2.5)                   # call-overload
@@ -168,6 +198,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             lines = (re.sub(" *  # ", ", ", line) for line in text.splitlines())
             imports = (
                 "from typing import Any\nfrom typing_extensions import assert_type\nimport numpy.typing as npt\n"
+                "if TYPE_CHECKING:\n    from example import _Optionals\n"
             )
             text = imports + "".join(f"assert_type({line})\n" for line in lines)
         (folder / f"{name}.py").write_text(BEGIN + text)
@@ -209,11 +240,27 @@ def test_results_are_of_those_types(folder: Path, monkeypatch: pytest.MonkeyPatc
     exec(compile(BEGIN.replace('"null"', '"cpu"'), "begin.py", "exec"), names)
     for line in TYPES.replace("spy.Tensor(device)", "spy.Tensor(device, 'float', 3)").splitlines():
         call, _, said = line.rpartition("# ")
-        name, _, argument = said.rstrip("]").partition("[")
         if said != "Any":
-            result = eval(call, names)
-            assert type(result) is eval(name.replace("npt.NDArray", "np.ndarray"), names), line
-            assert name != "npt.NDArray" or argument in ("Any", f"np.{result.dtype}"), line
+            assert is_of(eval(call, names), said, names), line
+
+
+def is_of(value: Any, said: str, names: dict[str, Any]) -> bool:
+    """Whether a value is of a type of TYPES."""
+    if said.endswith(" | None"):
+        return value is None or is_of(value, said.removesuffix(" | None"), names)
+    name, _, inside = said.partition("[")
+    inside = inside[:-1]
+    if name in ("tuple", "_Optionals"):
+        # Commas outside of brackets.
+        parts = re.findall(r"(?:[^,\[]|\[(?:[^\[\]]|\[[^\]]*\])*\])+", inside)
+        fits = isinstance(value, tuple) and hasattr(value, "has_value") == (name == "_Optionals")
+        return fits and all(is_of(v, part.strip(), names) for v, part in zip(value, parts, strict=True))
+    if name == "npt.NDArray":
+        return type(value) is np.ndarray and inside.rstrip("_") in (
+            "Any",
+            f"np.{value.dtype.type.__name__.rstrip('_')}",
+        )
+    return type(value) is eval(name, names)
 
 
 @pytest.mark.filterwarnings("ignore:module 'example'")
