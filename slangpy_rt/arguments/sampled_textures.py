@@ -5,6 +5,7 @@ The parts are bound in ``bind``; nothing here makes a ``Bound``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from slangpy_rt.arguments.scope import Scope
@@ -46,12 +47,18 @@ def as_sampled(scope: Scope, value: Any) -> Any:
     return {"_type": _NAME, "texture": value}
 
 
-def sampler_for(where: str, value: Texture) -> Sampler:
-    """Return the Sampler that a texture was given, or the one that repeats it and blends its nearest texels."""
+def with_its_sampler(where: str, value: Texture) -> Callable[[Texture], tuple[Texture, Sampler]]:
+    """Return the function that makes a Texture of its layout a Texture with a sampler, and that sampler.
+
+    A texture without a sampler gets the one that repeats it and blends its nearest texels.
+    """
     d = value.sampler
-    if d is None:
-        return sampler_of(where, value.device, {})
-    return Sampler(value.device, d.filter, d.wrap, d.mip, d.anisotropy, d.border, d.bias, d.least, d.most)
+    if d is not None:
+        given = Sampler(value.device, d.filter, d.wrap, d.mip, d.anisotropy, d.border, d.bias, d.least, d.most)
+        return lambda texture: (texture, given)
+    plain = sampler_of(where, value.device, {})
+    # On devices where a texture's number names its sampler, the texture has to hold this one.
+    return lambda texture: (texture.with_sampler(plain), plain)
 
 
 def _known(scope: Scope) -> SlangType | None:

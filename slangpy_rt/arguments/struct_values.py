@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from slangpy_rt.arguments.adapters import is_plain_sequence
 from slangpy_rt.arguments.containers import container
-from slangpy_rt.arguments.sampled_textures import sampled_texture, sampler_for
+from slangpy_rt.arguments.sampled_textures import sampled_texture, with_its_sampler
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.differentiable import DiffPair, GradientRef
 from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -60,8 +60,7 @@ def parts_of(where: str, scope: Scope, param: Param, value: Any) -> Parts | None
     if type_.name.startswith(PAIR):
         return _pair_parts(where, scope, type_, value)
     if isinstance(value, Texture):
-        sampler = sampler_for(where, value)
-        return Parts(lambda v: (v, sampler), [(f".{f.name}", f.name, f.type) for f in type_.fields])
+        return Parts(with_its_sampler(where, value), [(f".{f.name}", f.name, f.type) for f in type_.fields])
     if isinstance(value, (NDBuffer, np.ndarray)):
         return one_part(type_) if holds_one_array(type_) else None
     # A parameter that is no struct takes a named tuple as a tuple.

@@ -28,6 +28,24 @@ Result: TypeAlias = Tensor | Callable[[Shape, str], Tensor]
 COLORS = ("float", "float2", "float3", "float4")
 
 
+class Given(NamedTuple):
+    """The arguments of a call, in the form that all steps have in common.
+
+    Attributes
+    ----------
+    faces : Any
+        The triangles, None for a step without any.
+    settings : tuple
+        What it takes besides arrays.
+    named : dict
+        The arrays by the names of arguments.
+    """
+
+    faces: Any
+    settings: tuple[Any, ...]
+    named: dict[str, Any]
+
+
 class Last(NamedTuple):
     """The call that a step ends with: what comes before it has no derivative.
 
@@ -77,6 +95,10 @@ class Step(ABC):
         return f"<step {self.name} of pictures of triangles>"
 
     @abstractmethod
+    def given(self, *args: Any, **named: Any) -> Given:
+        """Return the arguments of a call, as the step takes them."""
+
+    @abstractmethod
     def last(self, runner: Runner, task: Task, named: dict[str, Any]) -> Last:
         """Run what comes before the last call, and return that.
 
@@ -99,17 +121,27 @@ class Step(ABC):
         if last.after is not None:
             last.after()
 
-    def append(self, commands: Any, faces: Any, settings: tuple[Any, ...], named: dict[str, Any], result: Any) -> Any:
-        """Record a call in a command list."""
+    def append_to(self, commands: CommandList, /, *args: Any, _result: Any = None, **named: Any) -> Any:
+        """Record a call in a command list; it takes the arguments of a call, and returns what the list will write.
+
+        Raises
+        ------
+        BindError
+            If an argument does not fit, or is not on the list's device.
+        ShapeError
+            If shapes do not fit.
+        """
+        given = self.given(*args, **named)
         where = f"{self.name}.append_to"
-        steps = self._recorder(where, commands, faces, named)
-        task = Task(self, where, commands.device, faces, settings)
-        found = self._on_device(Runner(steps), task, named, result)
+        steps = self._recorder(where, commands, given)
+        task = Task(self, where, commands.device, given.faces, given.settings)
+        found = self._on_device(Runner(steps), task, given.named, _result)
         commands.append(steps)
         return found
 
-    def call(self, faces: Any, settings: tuple[Any, ...], named: dict[str, Any], result: Any, device: Any) -> Any:
+    def call(self, given: Given, result: Any, device: Any) -> Any:
         """Call the step with arrays of one library."""
+        faces, settings, named = given
         task = Task(self, self.name, device, faces, settings)
         for value in named.values():
             adapter = converter(type(value))
@@ -140,18 +172,13 @@ class Step(ABC):
         """
         return Backward(self)
 
-    @abstractmethod
-    def differentiate(self, commands: Any, *args: Any, _result: Any = None, **named: Any) -> None:
-        """Run the derivative of a call, or record it in a command list if there is one."""
-
-    def backward(
-        self, commands: Any, faces: Any, settings: tuple[Any, ...], named: dict[str, Any], result: Any
-    ) -> None:
+    def backward(self, commands: Any, given: Given, result: Any) -> None:
         """Call the derivative of the step with Tensors, or record the call."""
+        faces, settings, named = given
         task = Task(self, f"{self.name}.bwds", None, faces, settings)
         steps = None
         if commands is not None:
-            steps = self._recorder(f"{task.where}.append_to", commands, faces, named)
+            steps = self._recorder(f"{task.where}.append_to", commands, given)
         if not (isinstance(result, Tensor) and result.grad_in is not None):
             raise BindError(
                 f"{task.where}: _result is {in_words(result)}; a result with a gradient, as with_grads() makes it, "
@@ -171,11 +198,11 @@ class Step(ABC):
         runner.call(last.function, *last.args, _result=lifted(made, last.over))
         return made
 
-    def _recorder(self, where: str, commands: Any, faces: Any, named: dict[str, Any]) -> CommandList:
+    def _recorder(self, where: str, commands: Any, given: Given) -> CommandList:
         """Return a list of its own, so that nothing is recorded if an argument does not fit."""
         if not isinstance(commands, CommandList):
             raise BindError(f"{where}: commands is {in_words(commands)}; a CommandList was expected.")
-        for name, value in (*named.items(), ("faces", faces)):
+        for name, value in (*given.named.items(), ("faces", given.faces)):
             if value is not None and not isinstance(value, (NDBuffer, float, int)) and not _stands(value):
                 raise BindError(f"{where}: {name} is {in_words(value)}; a Tensor on the list's device was expected.")
         return CommandList(commands.device)
@@ -252,13 +279,13 @@ class Backward:
         ShapeError
             If shapes do not fit.
         """
-        self._step.differentiate(None, *args, _result=_result, **named)
+        self._step.backward(None, self._step.given(*args, **named), _result)
 
     def append_to(self, commands: CommandList, /, *args: Any, _result: Any = None, **named: Any) -> None:
         """Record a call in a command list; the arguments are Tensors on its device."""
         if commands is None:
             raise BindError(f"{self._step.name}.bwds.append_to: commands is None; a CommandList was expected.")
-        self._step.differentiate(commands, *args, _result=_result, **named)
+        self._step.backward(commands, self._step.given(*args, **named), _result)
 
     def __repr__(self) -> str:
         return f"<gradients of {self._step.name}>"
@@ -272,7 +299,7 @@ class Taped:
 
     def bwds(self, *, _result: Any, **named: Any) -> None:
         """Add the gradients of the result to those of the arguments."""
-        self._step.backward(None, self._faces, self._settings, named, _result)
+        self._step.backward(None, Given(self._faces, self._settings, named), _result)
 
 
 class Task:

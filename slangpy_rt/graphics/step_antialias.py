@@ -7,7 +7,7 @@ from typing import Any
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.errors import ShapeError
 from slangpy_rt.graphics.runner import Runner
-from slangpy_rt.graphics.step import COLORS, Last, Result, Step, Task, array_of, lifted, pictures
+from slangpy_rt.graphics.step import COLORS, Given, Last, Result, Step, Task, array_of, lifted, pictures
 from slangpy_rt.graphics.visibility import over
 
 
@@ -49,19 +49,11 @@ class Antialias(Step):
         ShapeError
             If shapes do not fit.
         """
-        return self.call(faces, (), _named(color, seen, position), _result, device)
+        return self.call(self.given(color, seen, position, faces), _result, device)
 
-    def differentiate(  # type: ignore[override]
-        self, commands: Any, color: Any, seen: Any, position: Any, faces: Any, *, _result: Any = None
-    ) -> None:
-        """Add the gradients of a result to those of ``color`` and ``position``."""
-        self.backward(commands, faces, (), _named(color, seen, position), _result)
-
-    def append_to(
-        self, commands: Any, color: Any, seen: Any, position: Any, faces: Any, *, _result: Any = None
-    ) -> Any:
-        """Record a call in a command list; it returns the result, which the list will write."""
-        return self.append(commands, faces, (), _named(color, seen, position), _result)
+    def given(self, color: Any, seen: Any, position: Any, faces: Any) -> Given:
+        """Return the arguments of a call."""
+        return Given(faces, (), {"color": color, "seen": seen, "position": position})
 
     def last(self, runner: Runner, task: Task, named: dict[str, Any]) -> Last:
         """Find the silhouettes, and return the call that mixes."""
@@ -94,7 +86,3 @@ class Antialias(Step):
             kept = Tensor.empty(task.device, last.over, last.element).with_grads(grad_in=given)
             runner.call(module["_spy_same"].bwds, image, _result=kept)
         task.kernels.add_silhouettes(runner, last.element, (marks, silhouettes, faces, position, image), given)
-
-
-def _named(color: Any, seen: Any, position: Any) -> dict[str, Any]:
-    return {"color": color, "seen": seen, "position": position}

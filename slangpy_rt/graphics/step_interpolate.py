@@ -6,7 +6,7 @@ from typing import Any
 
 from slangpy_rt.core.errors import ShapeError
 from slangpy_rt.graphics.runner import Runner
-from slangpy_rt.graphics.step import COLORS, Last, Step, Task, pictures
+from slangpy_rt.graphics.step import COLORS, Given, Last, Step, Task, pictures
 from slangpy_rt.graphics.visibility import over
 
 
@@ -44,17 +44,11 @@ class Interpolate(Step):
         ShapeError
             If shapes do not fit.
         """
-        return self.call(faces, (), {"values": values, "seen": seen}, _result, device)
+        return self.call(self.given(values, seen, faces), _result, device)
 
-    def differentiate(  # type: ignore[override]
-        self, commands: Any, values: Any, seen: Any, faces: Any, *, _result: Any = None
-    ) -> None:
-        """Add the gradients of a result to those of ``values`` and ``seen``."""
-        self.backward(commands, faces, (), {"values": values, "seen": seen}, _result)
-
-    def append_to(self, commands: Any, values: Any, seen: Any, faces: Any, *, _result: Any = None) -> Any:
-        """Record a call in a command list; it returns the result, which the list will write."""
-        return self.append(commands, faces, (), {"values": values, "seen": seen}, _result)
+    def given(self, values: Any, seen: Any, faces: Any) -> Given:
+        """Return the arguments of a call."""
+        return Given(faces, (), {"values": values, "seen": seen})
 
     def last(self, runner: Runner, task: Task, named: dict[str, Any]) -> Last:
         """Return the call that finds the values."""

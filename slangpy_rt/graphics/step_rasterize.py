@@ -8,7 +8,7 @@ from slangpy_rt.core.checks import whole
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.graphics.runner import Runner
-from slangpy_rt.graphics.step import Last, Step, Task, pictures
+from slangpy_rt.graphics.step import Given, Last, Step, Task, pictures
 from slangpy_rt.graphics.visibility import over
 
 _MOST = 16384  # rows or columns, as of a Raster
@@ -55,19 +55,20 @@ class Rasterize(Step):
         ShapeError
             If shapes do not fit.
         """
-        return self.call(faces, self._settings(size), _named(position, behind), _result, device)
+        return self.call(self.given(position, faces, size, behind=behind), _result, device)
 
-    def differentiate(  # type: ignore[override]
-        self, commands: Any, position: Any, faces: Any, size: Any, *, behind: Any = None, _result: Any = None
-    ) -> None:
-        """Add the gradients of a result to that of ``position``."""
-        self.backward(commands, faces, self._settings(size), _named(position, behind), _result)
+    def given(self, position: Any, faces: Any, size: Any, *, behind: Any = None) -> Given:
+        """Return the arguments of a call.
 
-    def append_to(
-        self, commands: Any, position: Any, faces: Any, size: Any, *, behind: Any = None, _result: Any = None
-    ) -> Any:
-        """Record a call in a command list; it returns the result, which the list will write."""
-        return self.append(commands, faces, self._settings(size), _named(position, behind), _result)
+        Raises
+        ------
+        BindError
+            If size is none of a picture.
+        """
+        if not isinstance(size, (tuple, list)) or len(size) != 2:
+            raise BindError(f"{self.name}: size is {in_words(size)}; rows and columns were expected, as (512, 512).")
+        sides = tuple(whole(self.name, f"size[{k}]", n, 1, _MOST) for k, n in enumerate(size))
+        return Given(faces, sides, {"position": position} | ({} if behind is None else {"behind": behind}))
 
     def last(self, runner: Runner, task: Task, named: dict[str, Any]) -> Last:
         """Find the words of the pixels, and return the call that finds the points."""
@@ -88,12 +89,3 @@ class Rasterize(Step):
         shape = (flat.shape[0], *size)
         function = task.kernels.steps_of("float4")["_spy_seen"]
         return Last(function, (over(shape), words, triangles.faces, flat), (*front, *size), shape, "float4")
-
-    def _settings(self, size: Any) -> tuple[int, ...]:
-        if not isinstance(size, (tuple, list)) or len(size) != 2:
-            raise BindError(f"{self.name}: size is {in_words(size)}; rows and columns were expected, as (512, 512).")
-        return tuple(whole(self.name, f"size[{k}]", n, 1, _MOST) for k, n in enumerate(size))
-
-
-def _named(position: Any, behind: Any) -> dict[str, Any]:
-    return {"position": position} if behind is None else {"position": position, "behind": behind}

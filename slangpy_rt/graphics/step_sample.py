@@ -10,7 +10,7 @@ from slangpy_rt.core.wording import in_words
 from slangpy_rt.graphics.image import Image, check_shape, modes, value_of
 from slangpy_rt.graphics.pyramid import Pyramid, sampling
 from slangpy_rt.graphics.runner import Runner
-from slangpy_rt.graphics.step import COLORS, Last, Step, Task
+from slangpy_rt.graphics.step import COLORS, Given, Last, Step, Task
 
 
 class Sample(Step):
@@ -66,43 +66,31 @@ class Sample(Step):
         ShapeError
             If shapes do not fit.
         """
-        settings, named = self._given(image, uv, level, wrap, filter, mips)
-        return self.call(None, settings, named, _result, device)
+        return self.call(self.given(image, uv, level, wrap=wrap, filter=filter, mips=mips), _result, device)
 
-    def differentiate(  # type: ignore[override]
-        self,
-        commands: Any,
-        image: Any,
-        uv: Any,
-        level: Any = None,
-        *,
-        wrap: Any = None,
-        filter: str | None = None,
-        mips: bool | None = None,
-        _result: Any = None,
-    ) -> None:
-        """Add the gradients of a result to those of ``image``, ``uv`` and ``level``.
+    def given(
+        self, image: Any, uv: Any, level: Any = None, *, wrap: Any = None, filter: Any = None, mips: Any = None
+    ) -> Given:
+        """Return the arguments of a call.
 
-        Those of the smaller levels of an Image are added to the largest by its method ``backward``.
+        Raises
+        ------
+        BindError
+            If settings do not fit, or an Image has some of its own.
         """
-        settings, named = self._given(image, uv, level, wrap, filter, mips)
-        self.backward(commands, None, settings, named, _result)
-
-    def append_to(
-        self,
-        commands: Any,
-        image: Any,
-        uv: Any,
-        level: Any = None,
-        *,
-        wrap: Any = None,
-        filter: str | None = None,
-        mips: bool | None = None,
-        _result: Any = None,
-    ) -> Any:
-        """Record a call in a command list; it returns the result, which the list will write."""
-        settings, named = self._given(image, uv, level, wrap, filter, mips)
-        return self.append(commands, None, settings, named, _result)
+        named = {"image": image, "uv": uv}
+        if level is not None:
+            named["level"] = level
+        if isinstance(image, Image):
+            for name, value in (("wrap", wrap), ("filter", filter), ("mips", mips)):
+                if value is not None:
+                    raise BindError(
+                        f"{self.name}: {name} is {in_words(value)}; an Image has its own, so leave it out."
+                    )
+            return Given(None, (), named)
+        wraps, number = modes(self.name, "repeat" if wrap is None else wrap, "linear" if filter is None else filter)
+        levels = level is not None if mips is None else flag(self.name, "mips", mips)
+        return Given(None, (tuple(wraps), number, levels), named)
 
     def last(self, runner: Runner, task: Task, named: dict[str, Any]) -> Last:
         """Make the smaller levels, and return the call that looks up."""
@@ -133,20 +121,3 @@ class Sample(Step):
         function = sampling(task.device, cube)["_spy_looked"]
         args = (value, uv) if level is None else (value, uv, level)
         return Last(function, args, uv.shape, uv.shape, kind, after)
-
-    def _given(
-        self, image: Any, uv: Any, level: Any, wrap: Any, filter: Any, mips: Any
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        named = {"image": image, "uv": uv}
-        if level is not None:
-            named["level"] = level
-        if isinstance(image, Image):
-            for name, value in (("wrap", wrap), ("filter", filter), ("mips", mips)):
-                if value is not None:
-                    raise BindError(
-                        f"{self.name}: {name} is {in_words(value)}; an Image has its own, so leave it out."
-                    )
-            return (), named
-        wraps, number = modes(self.name, "repeat" if wrap is None else wrap, "linear" if filter is None else filter)
-        levels = level is not None if mips is None else flag(self.name, "mips", mips)
-        return (tuple(wraps), number, levels), named

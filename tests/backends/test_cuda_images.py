@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.arguments.bind import bind
 from slangpy_rt.arguments.bind_texture import bind_resource
 from slangpy_rt.arguments.texture_feeds import TextureFeed
 from slangpy_rt.arguments.texture_samplers import pair_samplers
@@ -18,6 +19,7 @@ from slangpy_rt.backends.cpu.backend import CpuBackend
 from slangpy_rt.backends.cuda.backend import CudaBackend
 from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version
 from slangpy_rt.backends.images import ImageDesc, SamplerDesc
+from slangpy_rt.calls.callee import Callee
 from slangpy_rt.core.errors import CompileError, DeviceError, UnsupportedError
 from slangpy_rt.core.formats import FORMATS
 from slangpy_rt.core.target import Target
@@ -228,6 +230,25 @@ def test_samplers_belong_to_textures(monkeypatch: pytest.MonkeyPatch) -> None:
         ):  # fmt: skip
             with pytest.raises(UnsupportedError, match=r"holds its own sampler.*with_sampler\(p\)"):
                 paired(*refused)
+
+
+def test_sampled_textures_hold_their_samplers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CpuBackend, "paired", True)
+    with spy.Device("cpu") as device:
+        text = "import sampling; float4 f(SampledTexture a, SampledTexture b) { return a.sample(0, 0); }"
+        function = spy.Module.load_from_source(device, "test_cuda_images_sampled", text).f
+        scope = Callee(function).scope
+        texture = spy.Texture.from_numpy(device, np.zeros((2, 2, 4), np.float32))
+        one, plain = device.create_sampler("nearest"), device.create_sampler()
+        type_ = function.overloads[0].params[0].type
+        for values, wanted in (
+            ((texture, texture.with_sampler(one)), [plain.desc, one.desc]),
+            ((texture.with_sampler(one), texture), [one.desc, plain.desc]),
+        ):
+            every = [bind(f"f: argument '{n}'", scope, Param(n, type_), v) for n, v in zip("ab", values, strict=True)]
+            pair_samplers("f", device.backend, every)
+            feeds = [leaf.feed for b in every for leaf in b.leaves]
+            assert [f._sampler for f in feeds if isinstance(f, TextureFeed)] == wanted
 
 
 FUNCTIONS = {

@@ -9,23 +9,15 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
+from tests.conformance._corners import CORNER
 from tests.depth import deep, one_device
 
 pytestmark = one_device
 
 Floats = npt.NDArray[np.float64]
-TEXT = """
-import fragments;
-import sampling;
-struct Corner : IDifferentiable { float4 position; float2 uv; int id; }
-[Differentiable] Corner project(float4 at, float2 uv, int id)
-{
-    Corner c;
-    c.position = at;
-    c.uv = uv;
-    c.id = id;
-    return c;
-}
+TEXT = (
+    f"import fragments;\nimport sampling;\n{CORNER}"
+    + """
 [Differentiable] float4 slopes(Fragment<Corner> p) { return float4(p.dx.uv, p.dy.uv); }
 [Differentiable] float4 depths(Fragment<Corner> p)
 {
@@ -42,6 +34,7 @@ float ids(Fragment<Corner> p) { return 100 * p.at.id + p.dx.id + p.dy.id; }
     return image.sample(p.at.uv, p.dx.uv, p.dy.uv) * bias;
 }
 """
+)
 SIZE = (20, 28)
 # A triangle whose corners are at several distances, larger than the picture.
 CORNERS = np.array([[-3, -3.2, 0.3, 1.1], [8.2, -3, 0.5, 2.2], [-1.5, 7, 1, 1.6]], np.float32)

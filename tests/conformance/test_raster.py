@@ -11,27 +11,22 @@ import pytest
 import torch
 
 import slangpy_rt as spy
+from tests.conformance._corners import CORNER
 from tests.depth import deep, one_device, sampled
 
 pytestmark = one_device
 
 Floats = npt.NDArray[np.float64]
 
-TEXT = """
-struct Corner : IDifferentiable { float4 position; float2 uv; int id; }
-[Differentiable] Corner project(float4 at, float2 uv, int id)
-{
-    Corner c;
-    c.position = at;
-    c.uv = uv;
-    c.id = id;
-    return c;
-}
+TEXT = (
+    CORNER
+    + """
 [Differentiable] float idOf(Corner c) { return c.id; }
 [Differentiable] float2 uvOf(Corner c) { return c.uv; }
 [Differentiable] float colorOf(Corner c, float color) { return color; }
 [Differentiable] float3 waves(Corner c, float3 phase) { return sin(3 * c.uv.x + phase) * c.uv.y; }
 """
+)
 
 
 class Scene:

@@ -9,24 +9,19 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
+from tests.conformance._corners import CORNER
 from tests.depth import deep, one_device
 
 pytestmark = one_device
 
 Floats = npt.NDArray[np.float64]
 
-TEXT = """
-struct Corner : IDifferentiable { float4 position; float2 uv; int id; }
-[Differentiable] Corner project(float4 at, float2 uv, int id)
-{
-    Corner c;
-    c.position = at;
-    c.uv = uv;
-    c.id = id;
-    return c;
-}
+TEXT = (
+    CORNER
+    + """
 [Differentiable] float f(Corner c) { return c.uv.x; }
 """
+)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """Learn the marble of a knot from pictures: a network, called for each pixel, gives color and gloss of a place.
 
-python docs/examples/gallery/material.py [--device cpu] [--size 112] [--steps 120]
+python docs/examples/gallery/material.py [--device cpu] [--size 112] [--steps 160]
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BATCH = 3  # pictures of a step
 
 def main() -> None:
     """Train the network by Adam's rule, and compare the knot from a new side."""
-    o = options(__doc__, 112, 120)
+    o = options(__doc__, 112, 160)
     device = spy.create_device(o.device)
     module = load(device, "material")
     corners, normals, faces = knot()

@@ -74,7 +74,7 @@ def learn(
     optimizer = spy.optim.Adam([paint.texels], lr=0.1)
     losses = []
     for step in range(steps):
-        optimizer.lr = 0.1 * (1 - 0.9 * step / steps)
+        optimizer.lr = 0.1 * 0.01 ** (step / steps)
         picture = draw(**ball, side=SIDES[:, None], paint=paint).with_grads()
         difference = (picture - wanted) * mask
         losses.append(float((difference * difference).mean().numpy().mean()))
