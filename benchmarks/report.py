@@ -44,6 +44,7 @@ _TITLES = {
     "matmul": "Products of matrices",
     "tensors": "Operators and reductions of Tensors",
     "cpu_simd": "Loops over elements on the CPU",
+    "cold_calls": "First calls",
     "grad_tape": "Gradients through operators",
     "optim": "Optimizers",
     "textures": "Textures",
