@@ -125,20 +125,6 @@ template<typename T, int R, int C> struct _spy_Division<Matrix<T, R, C>, false>
 };
 """
 _CPP_VECTORS = b"""
-template<typename T, int N, bool Whole> struct _spy_Remainders
-{
-    FUNCTION Vector<T, N> of(Vector<T, N> a, Vector<T, N> b)
-    {
-        for (int k = 0; k < N; ++k)
-            *_slang_vector_get_element_ptr(&a, k) =
-                _spy_remainder<T>(_slang_vector_get_element(a, k), _slang_vector_get_element(b, k));
-        return a;
-    }
-};
-template<typename T, int N> struct _spy_Remainders<T, N, false>
-{
-    FUNCTION Vector<T, N> of(Vector<T, N> a, Vector<T, N> b) { return a % b; }
-};
 template<typename T, int N> struct _spy_Division<Vector<T, N>, false>
 {
     FUNCTION Vector<T, N> quotient(Vector<T, N> a, Vector<T, N> b)
@@ -150,7 +136,15 @@ template<typename T, int N> struct _spy_Division<Vector<T, N>, false>
     }
     FUNCTION Vector<T, N> remainder(Vector<T, N> a, Vector<T, N> b)
     {
-        return _spy_Remainders<T, N, _spy_Integer<T>::is>::of(a, b);
+        if constexpr (!_spy_Integer<T>::is)
+            return a % b;
+        else
+        {
+            for (int k = 0; k < N; ++k)
+                *_slang_vector_get_element_ptr(&a, k) =
+                    _spy_remainder<T>(_slang_vector_get_element(a, k), _slang_vector_get_element(b, k));
+            return a;
+        }
     }
 };
 """

@@ -452,5 +452,5 @@ def test_errors_of_clip_and_of_assignments_name_these(device: spy.Device) -> Non
             with pytest.raises(error, match=told):
                 case()
     np.testing.assert_array_equal(t.to_numpy(), [1, 1, 1])
-    colors[colors.view("float", (3, 3))[:, 0] > 0] = [1, 2, 3]
+    colors[colors.flatten_dtype()[:, 0] > 0] = [1, 2, 3]
     np.testing.assert_array_equal(colors.to_numpy(), [[1, 2, 3]] * 3)
