@@ -121,12 +121,15 @@ class Elementwise:
         element = plan.element or scalar_type(plan.of)
         if out is None:
             out = Tensor.empty(self.device, _broadcast("where", condition, a, b), element)
-        elif hasattr(a, "shape"):
+            wide = as_scalars
+        else:
             # A mask selects the elements of an array that are written.
-            a = _as_elements(a, out)
+            wide = _written
+            if hasattr(a, "shape"):
+                _check_written(a, out)
         dims = len(out.layout.full_shape) - len(out.shape)
         flat = out.flatten_dtype() if dims else out
-        plan.function(as_scalars(a, dims), as_scalars(b, dims), as_scalars(condition, dims), _result=flat)
+        plan.function(wide(a, dims), as_scalars(b, dims), as_scalars(condition, dims), _result=flat)
         return out
 
     def clip(self, a: NDBuffer, low: Any, high: Any) -> Any:
@@ -164,14 +167,14 @@ class Elementwise:
         if source is None:
             raise BindError(f"{_WRITE}: {in_words(value)} was given; an array or a number was expected.")
         if name == "copy" and hasattr(source, "shape"):
-            source = _as_elements(source, out)
+            _check_written(source, out)
         kind = _kind(source)
         held = promoted_with(into, kind()) if isinstance(kind, type) else scalar_of(name, kind)
         if name == "copy" and not converting:
             check_kind(_WRITE, held, into)
         dims = len(out.layout.full_shape) - len(out.shape)
         flat = out.flatten_dtype() if dims else out
-        self._function((name, held_as(held), held_as(into)))(as_scalars(source, dims), _result=flat)
+        self._function((name, held_as(held), held_as(into)))(_written(source, dims), _result=flat)
 
     def _planned(self, name: str, a: Any, b: Any, out: Tensor | None) -> _Plan:
         kinds = _kind(a), _kind(b)
@@ -307,30 +310,29 @@ def _check_together(device: Any, name: str, a: Any, b: Any, out: Any) -> None:
         raise ShapeError(f"{name} in place: operands of shape {shape} do not fit {out.summary}; write x = x + y.")
 
 
-def _as_elements(source: Any, out: Tensor) -> Any:
-    """Return an array that is written to another one; host data that ends in an element's dimensions as elements."""
-    if isinstance(source, NDBuffer):
-        if source.device is not out.device:
+def _written(value: Any, dims: int) -> Any:
+    """Return a value to write to scalars; host data has the dimensions of an element already, as in calls."""
+    return value if isinstance(value, np.ndarray) else as_scalars(value, dims)
+
+
+def _check_written(value: Any, out: Tensor) -> None:
+    """Refuse an array of another device, or one that does not broadcast to the array it is written to."""
+    shape, into = value.shape, out.shape
+    if isinstance(value, NDBuffer):
+        if value.device is not out.device:
             raise BindError(
-                f"{_WRITE}: the value is {source.summary} on {another(source.device, out.device)}, and the array is "
-                f"on {out.device!r}; tensor.to(device) copies the value."
+                f"{_WRITE}: the value is {value.summary} on {another(value.device, out.device)}, and the array is on "
+                f"{out.device!r}; tensor.to(device) copies the value."
             )
-        if source.layout.element.shape not in ((), out.layout.element.shape):
-            raise BindError(f"{_WRITE}: the value is {source.summary}, and the array is {out.summary}.")
-    if _fits(source.shape, out.shape):
-        return source
-    inner = out.layout.full_shape[len(out.shape) :]
-    outer = source.shape[: len(source.shape) - len(inner)]
-    if inner and isinstance(source, np.ndarray) and source.shape[len(outer) :] == inner and _fits(outer, out.shape):
-        return Tensor.from_numpy(out.device, source, out.layout.element)
-    ends = f", which may end in the dimensions {inner} of '{out.dtype.name}'" if inner else ""
-    raise ShapeError(f"{_WRITE}: an array of shape {source.shape} does not broadcast to shape {out.shape}{ends}.")
-
-
-def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
-    """Tell whether an array broadcasts to a shape."""
+        if value.layout.element.shape not in ((), out.layout.element.shape):
+            raise BindError(f"{_WRITE}: the value is {value.summary}, and the array is {out.summary}.")
+    else:
+        into = out.layout.full_shape
     missing = len(into) - len(shape)
-    return missing >= 0 and all(a in (1, b) for a, b in zip(shape, into[missing:], strict=True))
+    if missing < 0 or any(a not in (1, b) for a, b in zip(shape, into[missing:], strict=True)):
+        inner = into[len(out.shape) :]
+        ends = f", whose last dimensions are those of '{out.dtype.name}'" if inner else ""
+        raise ShapeError(f"{_WRITE}: an array of shape {shape} does not broadcast to shape {into}{ends}.")
 
 
 def _broadcast(name: str, *operands: Any) -> tuple[int, ...]:

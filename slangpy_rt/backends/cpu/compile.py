@@ -26,7 +26,8 @@ _LARGEST_FRAME = 4 << 20
 # of the 0.18 s of a small kernel: it is what keeps their header from being read twice.
 _FLAGS = (
     "-std=c++17", "-D_GLIBCXX_BITS_SPECFUN_H", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fwrapv",
-    "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fno-exceptions", "-fno-rtti", f"-Wframe-larger-than={_LARGEST_FRAME}",
+    "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fno-exceptions", "-fno-rtti",
+    f"-Wframe-larger-than={_LARGEST_FRAME}",
     "-Werror=return-type",
 )  # fmt: skip
 # Clang's option to vectorize loops with loops inside.
