@@ -129,7 +129,9 @@ def open_backend(
     if name != "automatic":
         raise UnsupportedError(f"Device: no {name} device can be opened here: {reasons[0][1]}.")
     listed = "\n".join(f"{candidate}: {reason}" for candidate, reason in reasons)
-    raise UnsupportedError(f"Device: this machine has none.\n{listed}")
+    raise UnsupportedError(
+        f"Device: none can be opened on this machine; `python -m slangpy_rt doctor` says what to install.\n{listed}"
+    )
 
 
 def _why_not(name: str) -> str | None:

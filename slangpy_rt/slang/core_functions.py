@@ -32,8 +32,8 @@ unpackHalf2x16ToFloat unpackHalf2x16ToHalf unpackInt4x8ToInt16 unpackInt4x8ToInt
 unpackSnorm2x16ToHalf unpackSnorm4x8ToFloat unpackSnorm4x8ToHalf unpackUint4x8ToUint16 unpackUint4x8ToUint32
 unpackUnorm2x16ToFloat unpackUnorm2x16ToHalf unpackUnorm4x8ToFloat unpackUnorm4x8ToHalf unpack_s8s16
 unpack_s8s32 unpack_u8u16 unpack_u8u32
-InterlockedAdd InterlockedAnd InterlockedCompareExchange InterlockedExchange InterlockedMax InterlockedMin
-InterlockedOr InterlockedXor
+InterlockedAdd InterlockedAnd InterlockedCompareExchange InterlockedCompareStore InterlockedExchange
+InterlockedMax InterlockedMin InterlockedOr InterlockedXor
 """
 FUNCTIONS = frozenset(_LIST.split())
 # Matches a type or other word, then one of the names and a parenthesis: ``uint lit(``, ``float4> dst(``.

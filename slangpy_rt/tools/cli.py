@@ -87,6 +87,7 @@ class _UnknownKey(SlangPyRtError):
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="slangpy_rt", description="Call any Slang function over arrays.")
     parser.set_defaults(run=partial(_help, parser))
+    parser.add_argument("--version", action="version", version=f"slangpy_rt {spy.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     def command(where: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> Any:

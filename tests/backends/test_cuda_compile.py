@@ -177,6 +177,7 @@ void kernel(uint3 at : SV_DispatchThreadID, uniform Call call)
     InterlockedAdd(call.vectors[i], vector<{scalar}, 3>(x));
     InterlockedAdd(call.vectors[i].z, x);
     call.vectors[i].y = x;
+    call.vectors[i].zx += call.vectors[i].yz;
     {"" if scalar == "half" else words}
     {bits}
 }}

@@ -23,7 +23,7 @@ def module_of(device: spy.Device, text: str) -> spy.Module:
     return spy.Module.load_from_source(device, f"element_references_{abs(hash(text))}", text)
 
 
-@sampled(11)
+@sampled(20)
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("element", [*SCALARS, "half"])
 def test_sums(device: spy.Device, element: str, container: str) -> None:
@@ -48,7 +48,7 @@ def test_sums(device: spy.Device, element: str, container: str) -> None:
     np.testing.assert_array_equal(t.to_numpy(), want)
 
 
-@sampled(10)
+@sampled(17)
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("element", SCALARS)
 def test_the_other_functions(device: spy.Device, requires: Requires, element: str, container: str) -> None:
@@ -69,7 +69,7 @@ def test_the_other_functions(device: spy.Device, requires: Requires, element: st
     np.testing.assert_array_equal(before.to_numpy(), [3, 5])
 
 
-@sampled(13)
+@sampled(22)
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("element", VECTORS)
 def test_vectors_and_their_components(device: spy.Device, requires: Requires, element: str, container: str) -> None:

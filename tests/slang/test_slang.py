@@ -14,7 +14,7 @@ from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import EntryPoint, FunctionSig, ModuleInfo, SlangType, StructInfo, from_json, to_json
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.locate import library_version
-from slangpy_rt.slang.reflect_types import _split
+from slangpy_rt.slang.reflect_types import split_arguments
 from slangpy_rt.slang.session import Session
 
 CUDA = Target("cuda", "", "value")
@@ -445,5 +445,5 @@ def test_build_tag(library: Library) -> None:
 
 
 def test_generic_names_are_split_at_their_own_brackets() -> None:
-    assert _split("A<B<x, y>, 2>") == ("A", ["B<x, y>", "2"])
-    assert _split("A<int>.B<vector<float,3>>") == ("A<int>.B", ["vector<float,3>"])
+    assert split_arguments("A<B<x, y>, 2>") == ("A", ["B<x, y>", "2"])
+    assert split_arguments("A<int>.B<vector<float,3>>") == ("A<int>.B", ["vector<float,3>"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import signal
@@ -46,6 +47,13 @@ def test_without_a_command_it_prints_help(capsys: pytest.CaptureFixture[str]) ->
     assert all(name in out for name in ("info", "cache", "explain", "stubs", "demo"))
     assert cli.main(["cache"]) == 0
     assert "verify" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        cli.main(["--version"])
+    assert done.value.code == 0
+    assert capsys.readouterr().out == f"slangpy_rt {importlib.metadata.version('slangpy_rt')}\n"
 
 
 def test_list_shows_every_entry(cache: DiskCache, capsys: pytest.CaptureFixture[str]) -> None:
