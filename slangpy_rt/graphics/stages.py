@@ -197,10 +197,10 @@ class Stages:
         Raises
         ------
         UnsupportedError
-            If there is such an argument, and the device's kernels are SPIR-V: pixels without a triangle make a
-            branch, and Slang 2026.12 then keeps textures in local variables, which SPIR-V has not (E56004).
+            If there is such an argument, and kernels of the device have no variables of textures: pixels without a
+            triangle make a branch.
         """
-        if self.device.backend.target.format != "spirv":
+        if self.device.backend.target.texture_variables:
             return
         for p in declared.shade.params[1:]:
             value = of_shade.get(p.name)
@@ -210,8 +210,8 @@ class Stages:
                 type_ = concrete(f"{self.where}.bwds: argument '{p.name}'", self._shade.scope, type_, value)
             if self._holds_texture(type_):
                 raise UnsupportedError(
-                    f"{self.where}.bwds: '{p.name}' is a texture, and Slang compiles no such derivative for Vulkan; "
-                    "pass a spy.Image, which also has gradients."
+                    f"{self.where}.bwds: '{p.name}' is a texture, and Slang compiles no such derivative for device "
+                    f"{self.device.name}; pass a spy.Image, which also has gradients."
                 )
 
     def pixel(self, declared: Declarations) -> Any:
