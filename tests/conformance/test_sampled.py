@@ -40,6 +40,10 @@ struct Corner : IDifferentiable { float4 position; float2 uv; }
 {
     return image.sample(p.at.uv, p.dx.uv, p.dy.uv);
 }
+[Differentiable] float4 shownObject(Corner c, ISampled image, float light = 1)
+{
+    return light * image.sample(c.uv, 0.0);
+}
 [Differentiable] float4 shownPlain(Corner c, Image image, float light = 1) { return light * image.sample(c.uv, 0.0); }
 float shownSum<T : ISampled, S>(Corner c, T image) { return 0; }
 """
@@ -170,6 +174,32 @@ def test_gradients_of_drawn(device: spy.Device, module: spy.Module, requires: Re
     recorded = draw.append_to(commands, at=at, image=_image(device), _faces=faces)
     commands.submit()
     np.testing.assert_array_equal(recorded.to_numpy(), plain.to_numpy())
+
+
+@deep
+@pytest.mark.parametrize("name", ["shown", "shownObject"])
+def test_gradients_beside_textures(device: spy.Device, module: spy.Module, requires: Requires, name: str) -> None:
+    """A texture has no gradients, but what is drawn with it has: of a number, and of silhouettes."""
+    requires("uint64_t", "textures")
+    found = []
+    draw = getattr(module, name).raster(module.project, SIZE, background=3.0)
+    texels = np.full((2, 2, 4), 0.75, np.float32)
+    image = spy.Image(spy.Tensor.from_numpy(device, texels, "float4"))
+    for picture in (image, spy.Texture.from_numpy(device, texels)):
+        at = spy.Tensor.from_numpy(device, TRIANGLE["at"], "float2").with_grads()
+        light = spy.Tensor.full(device, (1, 1), 2.0).with_grads()
+        given = {"at": at, "_faces": TRIANGLE["_faces"], "image": picture, "light": light}
+        result = draw(**given, _result="tensor").with_grads()
+        result.grad.copy_from(np.ones((*SIZE, 4), np.float32))
+        if picture is not image and not device.backend.target.texture_variables:
+            with pytest.raises(spy.UnsupportedError, match=r"'image' is a texture.*pass a spy\.Image"):
+                draw.bwds(**given, _result=result)
+            return
+        draw.bwds(**given, _result=result)
+        found.append((at.grad.to_numpy(), light.grad.to_numpy()))
+    for have, want in zip(found[1], found[0], strict=True):
+        assert np.abs(want).max() > 1
+        np.testing.assert_allclose(have, want, rtol=1e-3)
 
 
 @deep
