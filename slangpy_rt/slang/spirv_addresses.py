@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 _POINTER, _CONVERT_POINTER = 32, 117  # OpTypePointer, OpConvertPtrToU
 _PHYSICAL = 5349  # the storage class of memory with addresses, PhysicalStorageBuffer
 _HEADER = 5  # words before the first instruction
@@ -17,10 +15,10 @@ def takes_address(code: bytes) -> bool:
     code : bytes
         SPIR-V that Slang wrote.
     """
-    words = memoryview(code).cast("I")
-    # Most kernels hold no word that could be such an instruction, and a search of all costs milliseconds.
-    if (4 << 16 | _CONVERT_POINTER) not in np.frombuffer(code, np.uint32):
+    # Most kernels hold no such instruction, and a search of all costs milliseconds.
+    if (4 << 16 | _CONVERT_POINTER).to_bytes(4, "little") not in code:
         return False
+    words = memoryview(code).cast("I")
     # Types of pointers without an address, and the values whose type is one of them.
     types: set[int] = set()
     values: set[int] = set()
