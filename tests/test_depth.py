@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.depth import MANY, PARTS, every_device, mark_left_out, one_device, part_of, read_part, sampled
+from tests.depth import MANY, PARTS, deep, every_device, mark_left_out, one_device, part_of, read_part, sampled
 
 ROOT = Path(__file__).resolve().parents[1]
 BACKENDS = ["vulkan", "cpu"]
@@ -139,6 +139,7 @@ def test_what_is_no_part_is_refused(text: str) -> None:
         read_part(text)
 
 
+@deep
 def test_a_run_of_a_part_has_that_alone_and_says_which() -> None:
     def collected(*options: str) -> tuple[set[str], str]:
         command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "--collect-only", "-q"]

@@ -54,7 +54,7 @@ def test_sums(device: spy.Device, element: str, container: str) -> None:
     np.testing.assert_array_equal(t.to_numpy(), 3 * np.bincount(where, minlength=7))
 
 
-@sampled(4)
+@sampled(12)
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("element", SCALARS)
 def test_interlocked_functions_take_elements(device: spy.Device, element: str, container: str) -> None:
@@ -117,7 +117,7 @@ def test_extremes_and_exchanges(device: spy.Device, element: str) -> None:
     np.testing.assert_array_equal(u.to_numpy(), np.concatenate([x[:5], [3] * 5, x[:5]]))
 
 
-@sampled(4)
+@sampled(9)
 @pytest.mark.parametrize("element", INTEGERS)
 def test_bits_and_operators(device: spy.Device, element: str) -> None:
     has(device, element)

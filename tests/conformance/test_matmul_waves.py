@@ -116,7 +116,7 @@ def test_copies_batches_and_last_steps(waves: tuple[spy.Device, list[Any]]) -> N
     assert used
 
 
-@sampled(2)
+@deep
 def test_bfloat16_and_a_function_of_a_user(waves: tuple[spy.Device, list[Any]]) -> None:
     device, used = waves
     text = "float last(float x, int row, int column) { return x + 100 * row + column; }"

@@ -153,7 +153,7 @@ def test_a_deterministic_device(backend_name: str) -> None:
 
 
 # Tiles of 32 outputs, vectors of 8, and what is left over of each.
-@sampled(4)
+@sampled(15)
 @pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (5, 43), (70, 64)])
 @pytest.mark.parametrize("transposed", [False, True], ids=["rows", "columns"])
 def test_a_dense_layer(device: spy.Device, module: spy.Module, inputs: int, outputs: int, transposed: bool) -> None:

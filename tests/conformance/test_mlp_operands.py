@@ -53,7 +53,7 @@ import mlp;
 """
 
 
-@one_device
+@sampled(12)
 @pytest.mark.parametrize("name", TYPES)
 def test_operands_are_rounded_and_sums_are_not(device: spy.Device, name: str) -> None:
     module = spy.Module.load_from_source(device, "layers", LAYERS.replace("TYPE", name))

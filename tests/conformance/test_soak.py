@@ -79,7 +79,7 @@ with spy.Device(sys.argv[1]) as device:
 """
 
 
-@one_device
+@deep
 @needs_proc
 def test_a_leak_is_noticed(backend_name: str) -> None:
     # A process that has freed much takes what leaks from that.
