@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from slangpy_rt.runtime.foreign_stream import ForeignStream
     from slangpy_rt.runtime.stream import Stream
 
+# The indices of the arguments that get gradients, whether tensors are like those of a backward pass, and the pass.
+Known = tuple[tuple[int, ...], "Callable[..., bool] | None", Backward]
+
 
 class AutogradCall:
     """A call of a Slang function whose arguments require gradients; it takes a PreparedCall's place.
@@ -71,8 +74,8 @@ class AutogradCall:
         self._forward: PreparedCall | None = None
         self._kind: tuple[str, ...] = ()
         # By the arguments that get gradients, and the signatures of all tensors and of the outputs' gradients.
-        self._backward: dict[Any, Backward] = {}
-        self._last: Backward | None = None
+        self._backward: dict[Any, Known] = {}
+        self._last: Known | None = None
         self._guarded: Callable[[tuple[Any, ...]], Any] | None = None
 
     guards = True
@@ -168,16 +171,17 @@ class AutogradCall:
         """Compute the gradients of the values at the indices in ``wanted`` from those of the outputs."""
         # Hooks may restore saved tensors in another layout than the call had.
         tensors = [t for t in (*grads, *values) if isinstance(t, torch.Tensor)]
-        found = self._last
-        if found is None or found.wanted != wanted or found.same is None or not found.same(*tensors):
+        known = self._last
+        if known is None or known[0] != wanted or known[1] is None or not known[1](*tensors):
             key = wanted, *[signature(t) for t in tensors]
-            found = self._backward.get(key)
-            if found is None:
+            known = self._backward.get(key)
+            if known is None:
                 args, named = self._split(values)
                 callee = self._callee.with_values(uniforms)
-                found = self._backward[key] = Backward(callee, self._sig, args, named, grads, wanted, self.outs)
-            self._last = found
-        return found.run(stream, values, uniforms, grads)
+                made = Backward(callee, self._sig, args, named, grads, wanted, self.outs)
+                known = self._backward[key] = wanted, same_places(tuple(tensors)), made
+            self._last = known
+        return known[2].run(stream, values, uniforms, grads)
 
     def _forward_call(self, values: tuple[Any, ...], uniforms: tuple[Any, ...]) -> PreparedCall:
         call = self._forward

@@ -15,7 +15,7 @@ from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.dtypes import BFLOAT16, scalar_type
 from slangpy_rt.interop.placement import as_tensor, check_places
-from slangpy_rt.interop.torch_memory import current_stream, lies_on, maker, same_places, tensor_of
+from slangpy_rt.interop.torch_memory import current_stream, lies_on, maker, tensor_of
 from slangpy_rt.runtime.foreign_stream import foreign_stream
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Backward:
     ) -> None:
         device = self._device = callee.function.device
         values = (*args, *named.values())
-        self.wanted = tuple(wanted)
+        self._wanted = tuple(wanted)
         check_places(sig.name, (*grads, *values))
         # The index of the argument that each output's gradient belongs to, -1 for the result, None for integers.
         places = (*((-1,) if sig.returns.kind != "void" else ()), *outs)
@@ -77,11 +77,9 @@ class Backward:
         given = tuple(seen[: len(args)]), dict(zip(named, seen[len(args) :], strict=True))
         self._call = callee.prepared_backward(given[0], result, given[1])
         self._adds = {k: self._call.adds_to_gradients_of(k) for k in wanted}
-        self._summed = [n for n, k in enumerate(self.wanted) if self._adds[k]]
+        self._summed = [n for n, k in enumerate(self._wanted) if self._adds[k]]
         # Uniforms may be host values, which ``_find_sources`` could not tell from addresses.
         self._sources = self._find_sources(values, grads) if self._in_place and not callee.values else None
-        # Tells whether other tensors, those of ``grads`` and of the values, are like these, for the same ``wanted``.
-        self.same = same_places((*grads, *[v for v in values if isinstance(v, torch.Tensor)]))
 
     def run(
         self,
@@ -121,13 +119,13 @@ class Backward:
         block holds anything but addresses.
         """
         many = len(values)
-        places = range(1, 1 + many + len(grads) + len(self.wanted))
+        places = range(1, 1 + many + len(grads) + len(self._wanted))
         seen: list[Any] = [None] * many
         for k in self._tensors:
             seen[k] = Tensor.of(self._layouts[k], self._device.placeholder, places[k])
         if None in [s for k, s in enumerate(seen) if k not in self._seeds]:
             return None
-        for n, k in enumerate(self.wanted, many + len(grads)):
+        for n, k in enumerate(self._wanted, many + len(grads)):
             gradient = Tensor.of(self._gradients[k], self._device.placeholder, places[n])
             seen[k] = carrying(self._layouts[k], self._device.placeholder, places[k], None, gradient)
         result: tuple[Tensor, ...] = ()
@@ -151,7 +149,7 @@ class Backward:
         assert self._sources is not None
         if self._dense:
             grads = tuple([grad.contiguous() for grad in grads])
-        made = [self._makers[k]() for k in self.wanted]
+        made = [self._makers[k]() for k in self._wanted]
         for n in self._summed:
             made[n].zero_()
         launch = device.launch if self._stream is None else foreign_stream(device, self._stream(grads)).direct
@@ -178,7 +176,7 @@ class Backward:
         seen, made = list(values), []
         for k in self._tensors:
             seen[k] = self._seen(k, values[k])
-        for k in self.wanted:
+        for k in self._wanted:
             gradient, array = self._gradient(k, values[k])
             made.append(gradient)
             if self._adds[k]:
@@ -209,7 +207,7 @@ class Backward:
             layout = plain.layout
             if place in self._seeds:
                 layout = carrying_layout(plain, plain, None)
-            elif place in self.wanted:
+            elif place in self._wanted:
                 # Elements that are read as floats have gradients of floats, which torch rounds.
                 element = scalar_type("float") if layout.element is BFLOAT16 else layout.element
                 dense = layout_of(device, Tensor, element, layout.shape)

@@ -28,6 +28,7 @@ _FLAGS = (
     "-fno-trapping-math", "-fopenmp-simd", "-fno-exceptions", "-fno-rtti", f"-Wframe-larger-than={_LARGEST_FRAME}",
     "-Werror=return-type",
 )  # fmt: skip
+_OLDER, _NEWER = "-std=c++14", "-std=c++17"
 # Clang's option to vectorize loops with loops inside.
 _VPLAN = "-enable-vplan-native-path"
 # glibc 2.22 has sine, cosine, exponential, logarithm and power as vector functions.
@@ -80,6 +81,8 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
     with tempfile.TemporaryDirectory(prefix="slangpy_rt-") as folder:
         source, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
         flags = [*_FLAGS, *_machine_flags(command), *_lane_flags(command)]
+        if b"_spy_Texture<" in code:
+            flags = [_NEWER if flag == _OLDER else flag for flag in flags]
         text, including = prelude.without(code, command, flags)
 
         def run(text: bytes, including: list[str], *more: str) -> subprocess.CompletedProcess[str]:
@@ -99,6 +102,10 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
         if result.returncode and _VPLAN in result.stderr:
             # A later clang may have the option no more, because it does so by itself.
             flags = [flag for flag in flags if flag not in ("-mllvm", _VPLAN)]
+            result = run(code, [])
+        if result.returncode and _OLDER in flags and "c++17" in result.stderr:
+            # C++ that a user's module has in it.
+            flags = [_NEWER if flag == _OLDER else flag for flag in flags]
             result = run(code, [])
         if result.returncode and b"#ifdef SPY_MASKS" in code:
             # The second form of functions has fewer operations than the first, which says what is wrong with it.
@@ -148,11 +155,11 @@ def _machine_flags(command: list[str]) -> list[str]:
     """Return the flags that depend on the compiler and the processor. zig must not link its C++ runtime.
 
     In C++17 the <math.h> of g++ has special functions, whose text takes 0.06 s of the 0.18 s of a small kernel.
-    ``-fstrong-eval-order`` evaluates operands in C++17's order.
+    ``-fstrong-eval-order`` evaluates operands in C++17's order. Kernels with textures are C++17 in any case.
     """
-    own = ["-std=c++17", *(["-nostdlib++"] if command[1:] else [])]
+    own = [_NEWER, *(["-nostdlib++"] if command[1:] else [])]
     if Path(command[0]).name.startswith("g++"):
-        own = ["-std=c++14", "-fstrong-eval-order"]
+        own = [_OLDER, "-fstrong-eval-order"]
     return ["-march=native", *own]
 
 
