@@ -103,12 +103,12 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
             # A later clang may have the option no more, because it does so by itself.
             flags = [flag for flag in flags if flag not in ("-mllvm", _VPLAN)]
             result = run(code, [])
-        if result.returncode and _OLDER in flags and "c++17" in result.stderr:
-            # C++ that a user's module has in it.
-            flags = [_NEWER if flag == _OLDER else flag for flag in flags]
-            result = run(code, [])
         if result.returncode and b"#ifdef SPY_MASKS" in code:
             # The second form of functions has fewer operations than the first, which says what is wrong with it.
+            result = run(code, [], "-USPY_MASKS")
+        if result.returncode and _OLDER in flags:
+            # A user's module may have C++ of its own in it.
+            flags = [_NEWER if flag == _OLDER else flag for flag in flags]
             result = run(code, [], "-USPY_MASKS")
         if frame := _LARGE_FRAME.search(result.stderr):
             raise UnsupportedError(
