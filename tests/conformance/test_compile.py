@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -106,9 +107,8 @@ def test_derivatives_methods_and_kernels(device: spy.Device) -> None:
 
 
 @one_device
-def test_kernels(device: spy.Device) -> None:
-    if device.name == "cpu":
-        pytest.skip("the CPU has no thread groups")
+def test_kernels(device: spy.Device, requires: Callable[..., None]) -> None:
+    requires("groups")
     m = opened(device, "compiled_kernel", KERNEL)
     x = spy.Tensor.zeros(device, 8, "float")
     spy.compile([partial(m.fill.dispatch, (8, 1, 1), p=x)])
