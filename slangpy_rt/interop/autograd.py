@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from slangpy_rt.arguments.wrapped import optional_item, tuple_items
 from slangpy_rt.calls.callee import Callee
+from slangpy_rt.calls.prepared_calls import MISS
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.interop.backward import Backward
 from slangpy_rt.interop.graph import Apply
 from slangpy_rt.interop.placement import as_tensors
-from slangpy_rt.interop.torch_memory import signature
+from slangpy_rt.interop.torch_memory import same_places, signature
 
 if TYPE_CHECKING:
     from slangpy_rt.arguments.resolve import Candidate
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from slangpy_rt.core.types import FunctionSig
     from slangpy_rt.runtime.foreign_stream import ForeignStream
     from slangpy_rt.runtime.stream import Stream
+
+# The indices of the arguments that get gradients, whether tensors are like those of a backward pass, and the pass.
+Known = tuple[tuple[int, ...], "Callable[..., bool] | None", Backward]
 
 
 class AutogradCall:
@@ -39,6 +44,13 @@ class AutogradCall:
         The declaration that is called.
     outs : tuple of int
         Indices of the values for ``out`` parameters.
+    tensors : bool
+        Whether all values are tensors.
+
+    Attributes
+    ----------
+    plain : bool
+        Whether all values are tensors, of which none is written.
     """
 
     def __init__(
@@ -48,6 +60,7 @@ class AutogradCall:
         names: tuple[str, ...],
         sig: FunctionSig,
         outs: tuple[int, ...],
+        tensors: bool,
     ) -> None:
         self._callee = callee
         self._positional = positional
@@ -56,14 +69,32 @@ class AutogradCall:
         self._uniforms = callee.uniforms
         self._sig = sig
         self.outs = outs
+        self.plain = tensors and not outs
         self.returns = sig.returns.kind != "void"
         self._forward: PreparedCall | None = None
         self._kind: tuple[str, ...] = ()
         # By the arguments that get gradients, and the signatures of all tensors and of the outputs' gradients.
-        self._backward: dict[Any, Backward] = {}
+        self._backward: dict[Any, Known] = {}
+        self._last: Known | None = None
+        self._guarded: Callable[[tuple[Any, ...]], Any] | None = None
 
-    # The single check of all arguments (``PointerCall.guarded``) does not see which of them require gradients.
-    guards = False
+    guards = True
+
+    def guarded(
+        self, values: tuple[Any, ...], failed: Callable[[tuple[Any, ...]], Any] | None
+    ) -> Callable[[tuple[Any, ...]], Any] | None:
+        """Return a function that runs the call on similar tensors after one check; see ``PointerCall.guarded``."""
+        if self._guarded is None or self._guarded is failed:
+            same, count, applied = same_places(values) if self.plain else None, len(values), self._applied
+
+            def run(values: tuple[Any, ...]) -> Any:
+                # The check sees which tensors require gradients, and not whether gradients are recorded.
+                if len(values) != count or not torch.is_grad_enabled() or not same(*values):  # type: ignore[misc]
+                    return MISS
+                return applied(None, values)
+
+            self._guarded = run if same is not None else None
+        return self._guarded
 
     def run(self, values: tuple[Any, ...]) -> Any:
         """Run the call on arguments of the signature it was made for."""
@@ -139,13 +170,18 @@ class AutogradCall:
     ) -> list[torch.Tensor]:
         """Compute the gradients of the values at the indices in ``wanted`` from those of the outputs."""
         # Hooks may restore saved tensors in another layout than the call had.
-        key = wanted, *[signature(t) for t in (*grads, *values) if isinstance(t, torch.Tensor)]
-        found = self._backward.get(key)
-        if found is None:
-            args, named = self._split(values)
-            callee = self._callee.with_values(uniforms)
-            found = self._backward[key] = Backward(callee, self._sig, args, named, grads, wanted, self.outs)
-        return found.run(stream, values, uniforms, grads)
+        tensors = [t for t in (*grads, *values) if isinstance(t, torch.Tensor)]
+        known = self._last
+        if known is None or known[0] != wanted or known[1] is None or not known[1](*tensors):
+            key = wanted, *[signature(t) for t in tensors]
+            known = self._backward.get(key)
+            if known is None:
+                args, named = self._split(values)
+                callee = self._callee.with_values(uniforms)
+                made = Backward(callee, self._sig, args, named, grads, wanted, self.outs)
+                known = self._backward[key] = wanted, same_places(tuple(tensors)), made
+            self._last = known
+        return known[2].run(stream, values, uniforms, grads)
 
     def _forward_call(self, values: tuple[Any, ...], uniforms: tuple[Any, ...]) -> PreparedCall:
         call = self._forward
@@ -232,7 +268,8 @@ def autograd_call(function: Function, args: tuple[Any, ...], names: tuple[str, .
     outs = tuple(k for p, k in zip(params, chosen.order, strict=False) if p.direction == "out")
     if chosen.sig.returns.kind == "void" and not outs:
         raise BindError(f"{chosen.sig}: a function without a result has no place in autograd.")
-    return AutogradCall(callee, len(args) - len(names), names, chosen.sig, outs)
+    tensors = all(isinstance(a, torch.Tensor) for a in args)
+    return AutogradCall(callee, len(args) - len(names), names, chosen.sig, outs, tensors)
 
 
 def _refuse_conversions(chosen: Candidate, args: tuple[Any, ...]) -> None:

@@ -77,6 +77,7 @@ class Backward:
         given = tuple(seen[: len(args)]), dict(zip(named, seen[len(args) :], strict=True))
         self._call = callee.prepared_backward(given[0], result, given[1])
         self._adds = {k: self._call.adds_to_gradients_of(k) for k in wanted}
+        self._summed = [n for n, k in enumerate(self._wanted) if self._adds[k]]
         # Uniforms may be host values, which ``_find_sources`` could not tell from addresses.
         self._sources = self._find_sources(values, grads) if self._in_place and not callee.values else None
 
@@ -149,9 +150,8 @@ class Backward:
         if self._dense:
             grads = tuple([grad.contiguous() for grad in grads])
         made = [self._makers[k]() for k in self._wanted]
-        for k, gradient in zip(self._wanted, made, strict=True):
-            if self._adds[k]:
-                gradient.zero_()
+        for n in self._summed:
+            made[n].zero_()
         launch = device.launch if self._stream is None else foreign_stream(device, self._stream(grads)).direct
         every = (*values, *grads, *made)
         self._call.launch_at(launch, [every[k].data_ptr() for k in self._sources])

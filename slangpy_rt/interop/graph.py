@@ -17,6 +17,13 @@ class Apply(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Any, stream: Any, uniforms: tuple[Any, ...], *values: Any) -> Any:
         ctx.call = call, stream, uniforms
+        if call.plain:
+            ctx.others = None
+            ctx.save_for_backward(*values)
+            found = call.forward(stream, values, uniforms)
+            if not found.is_floating_point():
+                ctx.mark_non_differentiable(found)
+            return found
         ctx.others = [None if isinstance(v, torch.Tensor) else v for v in values]
         for k in call.outs:
             ctx.others[k] = _WRITTEN
@@ -72,8 +79,10 @@ class _Once(torch.autograd.Function):
 
 def _backward(ctx: Any, grads: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
     call, stream, uniforms = ctx.call
-    saved = iter(ctx.saved_tensors)
-    values = tuple([next(saved) if v is None else v for v in ctx.others])
+    values = ctx.saved_tensors
+    if ctx.others is not None:
+        saved = iter(values)
+        values = tuple([next(saved) if v is None else v for v in ctx.others])
     wanted = tuple([k for k, needed in enumerate(ctx.needs_input_grad[3:]) if needed])
     grads = tuple([grad.resolve_neg() for grad in grads])
     gradients: list[Any] = [None] * (len(values) + 3)

@@ -42,8 +42,9 @@ class RasterCall:
         The picture, and gradients, lie where it does.
     """
 
-    # Of the arguments none is an output.
+    # Of the arguments none is an output, and some may be no tensors.
     outs = ()
+    plain = False
 
     def __init__(self, raster: Raster | Task, faces: Any, names: tuple[str, ...], model: torch.Tensor) -> None:
         self._raster, self._faces, self._names = raster, faces, names

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 # Results of this size or more come from the device's pool: 2^22 floats take 3.7 ms so, 6.7 with fresh pages.
 _POOLED_BYTES = 1 << 20
+# For results of at most this size a tensor of their kind is kept: ``empty_like`` takes 0.8 us, ``empty`` with a dtype
+# and a device 1.6.
+_KEPT_BYTES = 1 << 16
 
 
 def signature(value: torch.Tensor) -> tuple[Any, ...]:
@@ -156,6 +159,16 @@ def same_as(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
         return None
 
 
+def same_places(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
+    """Return what ``same_as`` returns; on a GPU the function also tells whether addresses are multiples of 32."""
+    same = same_as(values)
+    if same is None or not any(v.is_cuda for v in values):
+        return same
+    if any(v.data_ptr() & 31 for v in values):
+        return None
+    return lambda *values: same(*values) and not any(v.data_ptr() & 31 for v in values)
+
+
 def tensor_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
     """Return a NumPy array's memory as a tensor."""
     found: torch.Tensor = torch.from_numpy(array)
@@ -199,7 +212,9 @@ def maker(
 
         index = device.index if device.caps.dlpack_device == CUDA else bridge_on(device).index
         return partial(torch.empty, shape, dtype=kind, device=torch.device("cuda", index))
-    if prod(shape) * dtype.itemsize < _POOLED_BYTES:
+    nbytes = prod(shape) * dtype.itemsize
+    if nbytes < _POOLED_BYTES:
         # Not PyTorch's default, which may be a GPU.
-        return partial(torch.empty, shape, dtype=kind, device=torch.device("cpu"))
+        make = partial(torch.empty, shape, dtype=kind, device=torch.device("cpu"))
+        return partial(torch.empty_like, make()) if nbytes <= _KEPT_BYTES else make
     return lambda: tensor_of(device.host_array(shape, dtype))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -106,9 +107,8 @@ def test_derivatives_methods_and_kernels(device: spy.Device) -> None:
 
 
 @one_device
-def test_kernels(device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "thread_groups" not in device.caps.features and device.name == "cpu":
-        pytest.skip("the CPU has no kernels of a user's own with [numthreads]")
+def test_kernels(device: spy.Device, requires: Callable[..., None]) -> None:
+    requires("groups")
     m = opened(device, "compiled_kernel", KERNEL)
     x = spy.Tensor.zeros(device, 8, "float")
     spy.compile([partial(m.fill.dispatch, (8, 1, 1), p=x)])
@@ -131,3 +131,13 @@ def test_errors_name_the_call_and_come_in_their_order(device: spy.Device) -> Non
         spy.compile([partial(m.add, x, x), partial(m.add, x, y), partial(m.add, x)])
     with pytest.raises(spy.BindError):
         spy.compile([partial(m.add, x), partial(m.add, x, y)])
+
+
+@pytest.mark.skipif("cpu" not in [d.type for d in spy.devices() if d.available], reason="no C++ compiler")
+def test_a_users_own_cpp_may_be_cpp_17() -> None:
+    # A function object that is called while compiling.
+    cpp = "[](float x) { constexpr auto one = [](int k) { return k; }; constexpr int n = one(1); return x + n; }($0)"
+    text = f'float next(float x) {{ __target_switch {{ case cpp: __intrinsic_asm "{cpp}"; }} }}'
+    x = np.arange(5, dtype=np.float32)
+    with spy.Device("cpu") as device:
+        np.testing.assert_array_equal(opened(device, "compiled_cpp_17", text).next(x), x + 1)

@@ -292,3 +292,37 @@ def test_an_operator_of_a_function_with_uniforms(module: spy.Module) -> None:
     same(got.detach(), 3 * x.detach() ** 2)
     got.sum().backward()
     same(x.grad, 6 * x.detach())
+
+
+def test_one_check_of_all_tensors_sees_what_changes_between_calls(module: spy.Module) -> None:
+    x, y = (torch.linspace(1, 2, 64).requires_grad_() for _ in range(2))
+
+    def check(a: torch.Tensor, b: torch.Tensor) -> None:
+        held = [t for t in (a, b) if t.requires_grad]
+        found = torch.autograd.grad(module.mul(a, b).sum(), held)
+        torch.testing.assert_close(found, torch.autograd.grad((a * b * b).sum(), held))
+
+    for _ in range(3):
+        check(x, y)
+    with torch.no_grad():
+        assert not module.mul(x, y).requires_grad
+    check(x, y)
+    for a, b in [
+        (x, y.detach()),
+        (x.detach(), y),
+        (x, x),
+        (x[:32], y[:32]),
+        (x[::2], y[::2]),
+        (x[::2], y[:32]),
+        (x, y),
+    ]:
+        for _ in range(2):
+            check(a, b)
+    assert not module.mul(x.detach(), y.detach()).requires_grad
+    # Gradients of other layouts: a sum's has no strides, and this one is a transposed matrix.
+    weights = torch.rand(16, 4)
+    for _ in range(2):
+        square = module.mul(x.reshape(4, 16), y.reshape(4, 16))
+        found = torch.autograd.grad((square.T * weights).sum(), (x, y))
+        torch.testing.assert_close(found[0], (weights.T.reshape(-1) * y * y).detach())
+        check(x.reshape(4, 16), y.reshape(4, 16))
