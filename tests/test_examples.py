@@ -55,6 +55,7 @@ SLANG_TORCH = {  # steps, size, rows of pictures, and by how much the loss falls
 }
 
 
+@deep
 @pytest.mark.parametrize("name", one_in(5, SLANG_TORCH))
 def test_slang_torch(name: str, tmp_path: Path) -> None:
     steps, size, rows, factor = SLANG_TORCH[name]

@@ -36,6 +36,7 @@ def test_an_absent_backend_is_left_out() -> None:
     assert "test_numbers_give_a_number[vulkan" not in output and "no driver is installed" in output
 
 
+@deep
 def test_a_required_backend_must_be_there() -> None:
     code, output = run(SLANGPY_RT_REQUIRE="vulkan")
     assert code == pytest.ExitCode.TESTS_FAILED

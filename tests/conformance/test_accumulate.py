@@ -100,7 +100,7 @@ KINDS = {
 }
 
 
-@sampled(9)
+@sampled(18)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("elements", [1, 2, 37, 5000])
 def test_scatter(device: spy.Device, module: spy.Module, requires: Requires, kind: str, elements: int) -> None:
@@ -118,6 +118,7 @@ def test_scatter(device: spy.Device, module: spy.Module, requires: Requires, kin
     np.testing.assert_array_equal(at.to_numpy().reshape(expected.shape), expected)
 
 
+@sampled(12)
 @pytest.mark.parametrize("run", [1, 4, 8, 32, 50])
 def test_scatter_of_runs(device: spy.Device, module: spy.Module, run: int) -> None:
     # Waves with one address, with two and with many.

@@ -30,7 +30,7 @@ def values(element: str, count: int) -> Any:
     return np.random.default_rng(3).integers(0 if dtype.kind == "u" else -900, 900, count).astype(dtype)
 
 
-@sampled(15)
+@sampled(45)
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("element", [*SCALARS, "half"])
 def test_sums(device: spy.Device, element: str, container: str) -> None:
@@ -83,7 +83,7 @@ def test_interlocked_functions_take_elements(device: spy.Device, element: str, c
     np.testing.assert_array_equal(before.to_numpy(), [3, 5])
 
 
-@sampled(3)
+@sampled(9)
 @pytest.mark.parametrize("element", SCALARS)
 def test_extremes_and_exchanges(device: spy.Device, element: str) -> None:
     has(device, element)
@@ -268,7 +268,7 @@ def test_pointers_to_atomics(device: spy.Device, requires: Requires) -> None:
         module.f(np.arange(100, dtype=np.int32), spy.Tensor.zeros(device, 4))
 
 
-@sampled(3)
+@sampled(9)
 @pytest.mark.parametrize("element", SCALARS)
 def test_interlocked_behind_pointers(device: spy.Device, requires: Requires, element: str) -> None:
     """Slang's functions, with and without what was there before; on the CPU by functions of this project."""

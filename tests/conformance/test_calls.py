@@ -84,7 +84,7 @@ def values(scalar: str, *shape: int) -> npt.NDArray[Any]:
     return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
 
 
-@sampled(5)
+@sampled(10)
 @pytest.mark.parametrize("scalar", SCALARS)
 def test_every_scalar_type_in_and_out(device: spy.Device, module: spy.Module, requires: Any, scalar: str) -> None:
     requires(scalar)

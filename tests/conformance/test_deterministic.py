@@ -109,7 +109,7 @@ def test_edges(device: spy.Device, terms: list[float]) -> None:
     np.testing.assert_array_equal(table.grad[:1].numpy(), [wanted])
 
 
-@sampled(3)
+@sampled(6)
 @pytest.mark.parametrize("shape", [(1,), (64,), (300, 1), (7, 1, 3)])
 def test_the_same_bits_each_time(device: spy.Device, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(2)

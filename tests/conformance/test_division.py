@@ -17,7 +17,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.slang.division import with_division
-from tests.depth import one_in, sampled
+from tests.depth import deep, one_in, sampled
 
 TYPES = {
     "int8_t": "i1", "int16_t": "i2", "int": "i4", "int64_t": "i8",
@@ -172,6 +172,7 @@ print("lived")
 """
 
 
+@deep
 @pytest.mark.parametrize("compiler", one_in(2, ["", "zig"]))
 def test_the_process_lives(tmp_path: Path, compiler: str) -> None:
     if compiler and importlib.util.find_spec("ziglang") is None:

@@ -13,9 +13,9 @@ import pytest
 from tools import gen_double_constants
 
 import slangpy_rt as spy
-from tests.depth import every_device, sampled
+from tests.depth import sampled
 
-pytestmark = every_device
+pytestmark = sampled(2)
 
 Array = npt.NDArray[Any]
 ULP = 4

@@ -190,7 +190,7 @@ def check(found: Found, case: Case, error: float) -> None:
     close(found.tangent, k.tangent, max(error, DIFFERENCE_ERROR))
 
 
-@sampled(120)
+@sampled(240)
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives(floats: Callable[[str], Found], name: str) -> None:
     check(floats(name), CASES[name], FLOAT_ERROR)

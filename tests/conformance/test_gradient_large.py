@@ -16,7 +16,7 @@ def module(device: spy.Device) -> spy.Module:
     return load(device)
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize("columns", [64, 12, 7, 1000])
 def test_columns_and_rows_of_large_calls(module: spy.Module, columns: int) -> None:
     rows = 1_200_000 // columns

@@ -7,7 +7,7 @@ import pytest
 from _gradients import Requires, integers, load, same, seed_of, tensor
 
 import slangpy_rt as spy
-from tests.depth import every_device, one_device
+from tests.depth import one_device, sampled
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -111,7 +111,7 @@ def test_no_diff_inout(module: spy.Module) -> None:
 # Element types
 
 
-@every_device
+@sampled(3)
 def test_vectors_matrices_and_arrays(module: spy.Module) -> None:
     n = 40
     v, s, g = integers(n, 3), integers(n, seed=1), integers(n, 3, seed=2)

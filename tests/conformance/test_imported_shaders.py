@@ -52,7 +52,7 @@ def files(folder: Path, stage: str, way: str, more: str = "") -> Path:
     return path
 
 
-@sampled(17)
+@sampled(34)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("stage", SHADERS)
 def test_the_module_loads_and_runs(device: spy.Device, tmp_path: Path, stage: str, way: str) -> None:
@@ -106,6 +106,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
         session.close()
 
 
+@sampled(4)
 @pytest.mark.parametrize("target", OTHERS, ids=["cuda", "metal"])
 @pytest.mark.parametrize("stage", SHADERS)
 def test_for_devices_that_are_not_here(

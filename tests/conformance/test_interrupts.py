@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.depth import is_deep, one_device, random_cases
+from tests.depth import deep, is_deep, random_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -378,7 +378,7 @@ if before is not None:
 '''
 
 
-@one_device
+@deep
 @random_cases
 def test_interrupts_at_any_moment(backend_name: str, pytestconfig: pytest.Config) -> None:
     long: bool = pytestconfig.getoption("--long")

@@ -15,7 +15,7 @@ from tests.depth import one_in, sampled
 TABLES = _intrinsics.read(_intrinsics.DOCUMENT.read_text("utf-8"))
 
 
-@sampled(3)
+@sampled(6)
 @pytest.mark.parametrize("name", one_in(2, _intrinsics.TYPES))
 def test_within_what_is_documented(device: spy.Device, name: str, pytestconfig: pytest.Config) -> None:
     table = _intrinsics.cells(TABLES[name], device)

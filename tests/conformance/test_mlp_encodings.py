@@ -110,7 +110,7 @@ def grid_weights(x: Array, side: int, entries: int) -> Array:
     return result
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize(
     ("name", "sides", "entries", "transposed"),
     [("grid2", (3, 6, 11, 20), 64, False), ("grid3", (3, 8, 20), 100, True)],

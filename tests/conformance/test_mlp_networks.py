@@ -196,7 +196,7 @@ NETWORKS = {"slim": [5, 32, 6], "narrow": [20, 48, 48, 48, 7], "wide": [64, 64, 
 
 # Whole waves and a part of one; lanes that leave; lanes that have networks of their own; a narrow network that begins
 # where vectors do not; gradients far below what half precision holds.
-@sampled(15)
+@sampled(30)
 @pytest.mark.parametrize("case", one_in(3, ["all", "some", "several", "second", "small"]))
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_that_waves_compute(
@@ -225,7 +225,7 @@ def test_networks_that_waves_compute(
         close(module[f"{name}_back"](x, d, p.data, nowhere(device), which, chosen), dx)
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_samples_of_a_wave_do_not_touch_each_other(
     device: spy.Device, module: spy.Module, requires: Requires, name: str

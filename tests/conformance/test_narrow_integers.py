@@ -15,9 +15,9 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.slang.narrow_integers import with_narrow_integers
 from tests.conformance._narrow_integers import FUNCTIONS, OPERANDS, STRUCTS, TYPES
-from tests.depth import every_device, sampled
+from tests.depth import sampled
 
-pytestmark = every_device
+pytestmark = sampled(2)
 
 EXPRESSIONS = 40
 Array = npt.NDArray[Any]

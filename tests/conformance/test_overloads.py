@@ -140,7 +140,7 @@ def name_overload(case: Any) -> str:
     return f"{function}({', '.join(map(label, values))}) {outcome}"
 
 
-@sampled(3)
+@sampled(6)
 @pytest.mark.parametrize("case", OVERLOADS, ids=name_overload)
 def test_which_overload(nothing: spy.Module, case: Any) -> None:
     function, values, outcome = case
@@ -159,7 +159,7 @@ def test_which_overload(nothing: spy.Module, case: Any) -> None:
 CHOSEN = {(case[0], case[2]): case for case in OVERLOADS if not isinstance(case[2], str)}
 
 
-@sampled(5)
+@sampled(10)
 @pytest.mark.parametrize("case", CHOSEN.values(), ids=name_overload)
 def test_the_overload_runs(module: spy.Module, case: Any) -> None:
     function, values, outcome = case

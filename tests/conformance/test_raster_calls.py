@@ -190,6 +190,7 @@ def test_command_lists(device: spy.Device, module: spy.Module) -> None:
     assert not picture.to_numpy().any()
 
 
+@deep
 def test_streams(device: spy.Device, module: spy.Module) -> None:
     stream = device.stream()
     given = _given(device, gradient=True)

@@ -138,6 +138,7 @@ def test_limits_of_a_ray(device: spy.Device, module: spy.Module) -> None:
             assert found[0, 0] == t and numbers[0, 0] // 2 == round(2 * t - 1)
 
 
+@deep
 def test_triangles_of_odd_kinds(device: spy.Device, module: spy.Module) -> None:
     """Corners that are nowhere or missing, triangles without an area, and the same triangle many times."""
     corners = np.array(

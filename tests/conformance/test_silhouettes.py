@@ -73,6 +73,7 @@ def _quad(x0: float, x1: float, y0: float, y1: float) -> Floats:
 QUAD = np.array([[0, 1, 2], [0, 2, 3]])
 
 
+@deep
 def test_what_is_behind_something_else_does_not_move(device: spy.Device) -> None:
     size = (96, 128)
     back = _clip(_quad(20.3, 80.6, 20.4, 70.2), size, 0.8)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import slangpy_rt as spy
 from slangpy_rt.backends.base import Buffer
-from tests.depth import one_device
+from tests.depth import deep, one_device
 
 pytestmark = one_device
 
@@ -371,7 +371,7 @@ assert x.numpy()[0] == 4
 """
 
 
-@one_device
+@deep
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_a_forked_child_is_told(backend_name: str) -> None:
     done = subprocess.run(

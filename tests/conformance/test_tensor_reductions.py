@@ -38,7 +38,7 @@ def check(name: str, got: spy.Tensor, array: npt.NDArray[Any], axis: Any, keepdi
     assert got.dtype.name == ("int" if name.startswith("arg") else "float" if name == "mean" else kind)
 
 
-@sampled(36)
+@sampled(72)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_floats(device: spy.Device, shape: tuple[int, ...]) -> None:
     a = data(*shape)
@@ -67,7 +67,7 @@ def test_large_sums(device: spy.Device) -> None:
     assert large.mean().item() == pytest.approx(2e9)
 
 
-@sampled(27)
+@sampled(54)
 @pytest.mark.parametrize("name", NAMES)
 def test_views(device: spy.Device, name: str) -> None:
     a = data(40, 6, 50)

@@ -34,6 +34,7 @@ def tensor(device: spy.Device) -> Callable[[Array], spy.Tensor]:
     return lambda array: spy.Tensor.from_numpy(device, array)
 
 
+@sampled(12)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_cumsum(tensor: Any, shape: tuple[int, ...]) -> None:
     array = data("int", shape).astype(np.float32)
@@ -50,7 +51,7 @@ def test_cumsum(tensor: Any, shape: tuple[int, ...]) -> None:
     )
 
 
-@sampled(4)
+@sampled(12)
 @pytest.mark.parametrize("name", NUMPY_OF)
 def test_cumsum_of_types(tensor: Any, device: spy.Device, name: str) -> None:
     if name not in device.caps.scalars:
@@ -84,6 +85,7 @@ def test_cumsum_of_vectors(device: spy.Device, tensor: Any) -> None:
     assert spy.cumsum(spy.Tensor.full(device, (), 3)).tolist() == [3]
 
 
+@sampled(12)
 @pytest.mark.parametrize("shape", [*SHAPES, (0,), (3, 0), (200_000,)])
 def test_nonzero(tensor: Any, shape: tuple[int, ...]) -> None:
     array = data("int", shape) % 3
@@ -156,6 +158,7 @@ def test_masks_of_structs(device: spy.Device) -> None:
     assert carried[mask].grad_out is None
 
 
+@sampled(12)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sort(tensor: Any, shape: tuple[int, ...]) -> None:
     array = data("float", shape)
@@ -169,7 +172,7 @@ def test_sort(tensor: Any, shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(tensor(array).to_numpy(), array)
 
 
-@sampled(4)
+@sampled(12)
 @pytest.mark.parametrize("name", NUMPY_OF)
 def test_sort_of_types(tensor: Any, device: spy.Device, name: str) -> None:
     if name not in device.caps.scalars:

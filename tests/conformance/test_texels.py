@@ -15,10 +15,10 @@ from slangpy_rt.backends.images import Images
 from slangpy_rt.core.formats import FORMATS
 from tests.conformance._textures import blended, faces, sampled
 from tests.conftest import Requires
-from tests.depth import deep, every_device, one_device
+from tests.depth import deep, one_device
 from tests.depth import sampled as sampled_cases
 
-pytestmark = every_device
+pytestmark = sampled(2)
 
 SLANG = """
 float4 invert(float4 x) { return 1 - x; }

@@ -83,7 +83,7 @@ def test_three_dimensions(device: spy.Device, module: spy.Module, order: tuple[i
     np.testing.assert_array_equal(module.add(on(device, a[0]), turned).to_numpy(), a[0] + 2 * want)
 
 
-@sampled(3)
+@sampled(6)
 @pytest.mark.parametrize("row", [1, 2, 3, 5, 7, 33, 1023])
 def test_rows_of_any_length(device: spy.Device, module: spy.Module, row: int) -> None:
     """A row, a column and a number for all rows; the last thread has fewer elements."""
@@ -151,7 +151,7 @@ def test_vectors_in_columns(device: spy.Device, module: spy.Module) -> None:
     np.testing.assert_array_equal(module.scale(on(device, a), turned).to_numpy(), a[..., None] * b.transpose(1, 0, 2))
 
 
-@sampled(3)
+@sampled(9)
 @pytest.mark.parametrize(
     ("fields", "size", "pieces"),
     [

@@ -20,6 +20,7 @@ from slangpy_rt.core.target import Target
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.session import Session
 from slangpy_rt.slang.sessions import new_session
+from tests.depth import sampled
 from tests.dxc import FEATURES, OPTIONS, Dxc, DxcError, features, parts
 from tests.golden.test_golden import SLANG, SPECS
 from tests.slang.test_hlsl import CALLED, Written, advance, fill, floats, reduce, scatter, written  # noqa: F401
@@ -88,6 +89,7 @@ def with_root(text: str, root: str = ROOT) -> str:
     return f'#define ROOT "{root}"\n{text}'
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_kernels_are_valid(dxc: Dxc, session: Session, name: str) -> None:
     container = dxc.compile(with_root(golden_hlsl(session, name)), WITH_ROOT)
@@ -97,6 +99,7 @@ def test_golden_kernels_are_valid(dxc: Dxc, session: Session, name: str) -> None
     assert {"indexing of the heap", "64-bit integers"} <= features(container) <= set(FEATURES.values())
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", WORK)
 def test_calls_are_valid(dxc: Dxc, written: Written, name: str) -> None:  # noqa: F811
     WORK[name](written)
