@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from itertools import pairwise
+from contextlib import suppress
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,7 @@ def test_threads_that_free_while_slabs_are_cut_anew(blocks: SizeClasses, monkeyp
     owners: dict[int, int] = {}
     wrong: list[int] = []
     recut: list[bool] = []
+    together, sizes = threading.Barrier(4), [SMALL >> k for k in range(8)]
 
     def pages(held: Held) -> range:
         return range((held.chunk.address >> 12) + 1, held.chunk.address + held.size >> 12)
@@ -191,9 +193,15 @@ def test_threads_that_free_while_slabs_are_cut_anew(blocks: SizeClasses, monkeyp
     def work(me: int) -> None:
         rng = np.random.default_rng(me)
         held: list[Held] = []
-        while not stop.is_set():
-            # Sizes of one round are alike, so that slabs become idle.
-            size = int(rng.choice([65536, 262144, SMALL]))
+        for turn in count():
+            if stop.is_set():
+                return
+            # Now and then nobody holds a block, and other sizes come, so that idle slabs are cut anew.
+            period, within = divmod(turn, 16)
+            if not within:
+                with suppress(threading.BrokenBarrierError):
+                    together.wait(1)
+            size = int(rng.choice(sizes[period % 6 :][:3]))
             for _ in range(8):
                 x = take(blocks, size)
                 if x is None:
@@ -220,6 +228,7 @@ def test_threads_that_free_while_slabs_are_cut_anew(blocks: SizeClasses, monkeyp
     while not any(recut) and not stop.is_set() and time.monotonic() < until:
         stop.wait(0.1)
     stop.set()
+    together.abort()
     for thread in threads:
         thread.join()
     assert not wrong and any(recut)

@@ -18,7 +18,7 @@ from tests.conftest import Requires
 from tests.depth import deep, one_device
 from tests.depth import sampled as sampled_cases
 
-pytestmark = sampled(2)
+pytestmark = sampled_cases(2)
 
 SLANG = """
 float4 invert(float4 x) { return 1 - x; }
