@@ -64,6 +64,7 @@ LARGE = [
 ]
 
 
+@deep
 @pytest.mark.parametrize(
     ("name", "architecture", "first", "last", "width", "hidden"),
     CASES + [pytest.param(*c, marks=deep) for c in LARGE],

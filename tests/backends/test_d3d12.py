@@ -20,6 +20,7 @@ from slangpy_rt.backends.d3d12.device import DESCRIPTORS
 from slangpy_rt.backends.extras import SignallingMark
 from slangpy_rt.core.target import KernelInfo
 from tests.backends.fake_d3d12 import FakeLibrary
+from tests.depth import deep
 
 # Bytes of structs in d3d12.h, dxgi.h and dxcapi.h on systems of 64 bits.
 SIZES = {
@@ -79,6 +80,7 @@ def changes(library: FakeLibrary) -> list[Any]:
     return found
 
 
+@deep
 def test_regenerating_the_tables_changes_nothing() -> None:
     pytest.importorskip("ziglang")  # has the headers
     assert gen_d3d12_ffi.TARGET.read_text(encoding="utf-8") == gen_d3d12_ffi.generate(gen_d3d12_ffi.find_headers())

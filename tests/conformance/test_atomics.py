@@ -29,7 +29,7 @@ def has(device: spy.Device, element: str) -> None:
         pytest.skip(f"{device.name} has no {element}")
 
 
-@sampled(5)
+@sampled(15)
 @pytest.mark.parametrize("element", SCALARS + VECTORS)
 def test_additions(device: spy.Device, element: str) -> None:
     has(device, element)
@@ -82,7 +82,7 @@ def test_extremes_and_exchanges(device: spy.Device, element: str) -> None:
     assert won in unique and (seen == 0).sum() == 1 and (seen[seen != 0] == won).all()
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("element", SCALARS[:4])
 def test_bits(device: spy.Device, element: str) -> None:
     has(device, element)

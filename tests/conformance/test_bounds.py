@@ -10,7 +10,7 @@ import pytest
 from _gaps import pointer
 
 import slangpy_rt as spy
-from tests.depth import every_device, one_device
+from tests.depth import every_device, one_device, sampled
 
 pytestmark = every_device
 
@@ -72,6 +72,7 @@ def ramp(*shape: int) -> npt.NDArray[np.float32]:
     return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
 
 
+@sampled(3)
 def test_a_read_outside(checked: spy.Device, module: spy.Module) -> None:
     image = spy.Tensor.from_numpy(checked, ramp(4, 6))
     for i, j in [(4, 2), (-1, 0), (0, 6), (3, -7), (2**31 - 1, 5), (-(2**31), 0)]:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import deep, every_device, one_device
+from tests.depth import deep, one_device, sampled
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -60,7 +60,7 @@ def same(lazy: da.Array, expected: Any) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-@every_device
+@sampled(3)
 def test_blocks(module: spy.Module, x: da.Array) -> None:
     same(da.map_blocks(module.mul, x, 2.0, dtype=x.dtype), 4 * N)
     same(da.map_blocks(module.mul, x, b=2.0, dtype=x.dtype), 4 * N)

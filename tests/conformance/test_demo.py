@@ -40,6 +40,7 @@ def photograph() -> Array:
     return load_photograph()
 
 
+@deep
 @pytest.mark.parametrize("name", one_in(max(1, len(DEVICES)), DEVICES))
 def test_demo_on(name: str, tmp_path: Path) -> None:
     console = Console(record=True, width=120)

@@ -288,7 +288,7 @@ CLOSING = """
     """
 
 
-@sampled(8)
+@sampled(24)
 @pytest.mark.parametrize("program", one_in(3, sorted(PROGRAMS, key="every order of going".__eq__)))
 def test_the_end_is_silent(backend_name: str, program: str) -> None:
     done = run(backend_name, PROGRAMS[program])
@@ -303,6 +303,7 @@ def test_threads_are_told_that_their_device_was_closed(backend_name: str, busy: 
     assert done.returncode == 0 and not done.stderr, done.stderr
 
 
+@deep
 def test_a_status_is_kept(backend_name: str) -> None:
     done = run(backend_name, "work(module, x, commands); sys.exit(3)")
     assert done.returncode == 3 and not done.stderr, done.stderr

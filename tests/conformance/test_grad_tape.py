@@ -106,7 +106,7 @@ def gradients(device: spy.Device, case: Case, dtype: Any) -> list[tuple[npt.NDAr
     ]
 
 
-@sampled(6)
+@sampled(18)
 @pytest.mark.parametrize("case", one_in(9, CASES), ids=lambda case: case.name)
 def test_torch_agrees(device: spy.Device, case: Case) -> None:
     for got, wanted in gradients(device, case, np.float32):
@@ -404,6 +404,7 @@ def test_what_is_refused(device: spy.Device, functions: spy.Module) -> None:
     np.testing.assert_array_equal(a.grad.to_numpy(), [2, 4, 6])
 
 
+@deep
 def test_results_in_a_block_are_tensors_as_others(device: spy.Device) -> None:
     a = spy.Tensor.from_numpy(device, [1.0, 2, 3]).with_grads()
     with spy.grad_tape():

@@ -228,7 +228,7 @@ def scalars(module: spy.Module) -> Callable[[str], Any]:
     return run
 
 
-@sampled(21)
+@sampled(63)
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group, cases in SCALARS.items() for name in cases])
 def test_derivatives_of_numbers(scalars: Callable[[str], Any], group: str, name: str) -> None:
     values, tangents, gradients = scalars(group)

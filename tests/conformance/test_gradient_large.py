@@ -31,7 +31,7 @@ def test_columns_and_rows_of_large_calls(module: spy.Module, columns: int) -> No
             assert "column" in modes(module.mul.bwds.explain(x, y, _result=r))["a.grad_out"]
 
 
-@sampled(3)
+@sampled(9)
 @pytest.mark.parametrize("size", [32, 100, 1024])
 def test_large_calls_in_groups_of_any_size(module: spy.Module, size: int) -> None:
     rows, columns = 80_000, 60

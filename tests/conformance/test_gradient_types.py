@@ -12,7 +12,7 @@ import pytest
 from _gradients import Array, Requires, filled, integers, same, seed_of, tensor
 
 import slangpy_rt as spy
-from tests.depth import every_device, one_device
+from tests.depth import deep, every_device, one_device, sampled
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -186,7 +186,7 @@ def test_interfaces_of_structs_with_vectors(module: spy.Module) -> None:
 # Derivatives by hand
 
 
-@every_device
+@sampled(3)
 def test_custom_derivatives(module: spy.Module) -> None:
     a, g = integers(30), integers(30, seed=1)
     r = seed_of(module, g)
@@ -315,6 +315,7 @@ def test_derivatives_of_imported_functions(device: spy.Device, tmp_path: Path) -
     same(x.grad, 4 * a * g + (6 * a + 1) * g)
 
 
+@deep
 def test_a_generic_struct_of_arrays_of_arrays_loads(backend_name: str) -> None:
     # In a process of its own: one that ends takes the tests along.
     text = f"""if True:

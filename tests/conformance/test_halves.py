@@ -191,6 +191,7 @@ def test_beside_narrow_integers(module: spy.Module, device: spy.Device) -> None:
     check(module.wraps(np.float16([1.5, 2]), np.int16([4, 32767])), np.float16([6.5, -32766]))
 
 
+@deep
 def test_fields_of_structs(module: spy.Module, device: spy.Device) -> None:
     if "uint8_t" not in device.caps.scalars:
         pytest.skip(f"{device.name} has no uint8_t")

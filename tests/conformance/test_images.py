@@ -52,7 +52,7 @@ def _levels(texels: Array) -> list[Array]:
     return found
 
 
-@sampled(9)
+@sampled(27)
 @pytest.mark.parametrize("filter", ["nearest", "linear"])
 @pytest.mark.parametrize("wrap", ["repeat", "mirror", "clamp", "border", ("clamp", "repeat")])
 def test_sampling(device: spy.Device, module: spy.Module, wrap: Any, filter: str) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import every_device, one_device, one_in, sampled
+from tests.depth import one_device, one_in, sampled
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -91,7 +91,7 @@ def test_bools_and_conversions(module: spy.Module) -> None:
     same(module.mul(jnp.arange(3), 2.0), np.float32([0, 4, 8]))
 
 
-@every_device
+@sampled(3)
 def test_shapes_and_views(module: spy.Module) -> None:
     n = np.arange(12, dtype=np.float32).reshape(3, 4)
     a = jnp.asarray(n)

@@ -57,7 +57,7 @@ def check_everything(device: spy.Device, module: spy.Module, n: int) -> None:
 
 
 # A group is 256 threads of one or four elements: less than one row of 4 groups, just one, just more, many.
-@sampled(3)
+@sampled(6)
 @pytest.mark.parametrize("n", [1000, 1024, 1025, 4096, 4097, 20011])
 def test_rows_of_groups(device: spy.Device, load: Load, requires: Any, n: int) -> None:
     requires("groups")

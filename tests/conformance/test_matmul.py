@@ -111,7 +111,7 @@ def test_random_products(device: spy.Device, pytestconfig: pytest.Config) -> Non
 
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("element", ["float", "half", "bfloat16", "double", "int8_t", "int"])
-@sampled(18)
+@sampled(54)
 def test_element_types(device: spy.Device, element: str, transposed: tuple[bool, bool]) -> None:
     stored = "int16_t" if element == "bfloat16" else element
     if stored not in device.caps.scalars and element != "half":

@@ -35,7 +35,7 @@ CASES = [
 ]
 
 
-@sampled(48)
+@sampled(192)
 @pytest.mark.parametrize(("element", "shape", "left", "order"), CASES)
 def test_copies(
     device: spy.Device, element: str, shape: tuple[int, int, int], left: bool, order: str, requires: Requires

@@ -75,7 +75,7 @@ void raw(int t : SV_DispatchThreadID, int i : SV_GroupIndex, RWTensor<float, 1> 
 """
 
 
-@sampled(3)
+@sampled(9)
 @pytest.mark.parametrize("kind", one_in(3, HIDING))
 def test_names_of_slang_that_a_module_declares_anew(
     device: spy.Device, kind: str, request: pytest.FixtureRequest

@@ -120,7 +120,7 @@ int3 rows(vector<NAME, 3> a) { return int3(-a); }
         np.testing.assert_array_equal(module.rows(rows), (-rows).astype(np.int32))
 
 
-@sampled(4)
+@sampled(8)
 @pytest.mark.parametrize("name", TYPES)
 def test_functions(device: spy.Device, name: str) -> None:
     overflows(device, name)
@@ -153,6 +153,7 @@ def test_functions(device: spy.Device, name: str) -> None:
         np.testing.assert_array_equal(other, -3 + 2 * (doubled - np.float32(1.5)))
 
 
+@sampled(12)
 def test_operands(device: spy.Device) -> None:
     own(device, "uint8_t")
     module = spy.Module.load_from_source(device, "narrow_operands", OPERANDS)

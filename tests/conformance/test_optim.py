@@ -67,7 +67,7 @@ def set_gradient(parameter: spy.Tensor, values: Array) -> None:
     parameter.grad.copy_from(values.astype(kind))
 
 
-@sampled(6)
+@sampled(12)
 @pytest.mark.parametrize("case", CASES)
 def test_floats(device: spy.Device, case: str) -> None:
     values, given = start((37, 5)), gradients((37, 5))
@@ -97,7 +97,7 @@ def test_doubles(device: spy.Device, case: str, requires: Callable[..., None]) -
     np.testing.assert_allclose(x.to_numpy(), torch_result(case, values, given, torch.float64), 1e-13)
 
 
-@sampled(6)
+@sampled(12)
 @pytest.mark.parametrize("dtype", ["half", "bfloat16"])
 @pytest.mark.parametrize("case", ["SGD", "Nesterov", "AdamW"])
 def test_short_floats(device: spy.Device, dtype: str, case: str, requires: Callable[..., None]) -> None:

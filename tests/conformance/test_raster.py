@@ -80,7 +80,7 @@ def _needed(device: spy.Device, requires: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@sampled(6)
+@sampled(12)
 def test_what_is_seen(device: spy.Device, seed: int) -> None:
     size = (45, 61)
     at, faces = _triangles(seed, 60)
@@ -200,6 +200,7 @@ def test_gradients_of_colors(device: spy.Device) -> None:
         np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3 * np.abs(wanted).max())
 
 
+@deep
 def test_corners_that_are_no_numbers(device: spy.Device) -> None:
     size = (24, 24)
     at, faces = _triangles(5, 20)

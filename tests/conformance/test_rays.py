@@ -164,6 +164,7 @@ def test_rays_of_odd_kinds(device: spy.Device, module: spy.Module) -> None:
     assert found[5, 3] == 1 and found[5, 0] == pytest.approx(0.4e30, rel=0.1)
 
 
+@deep
 def test_scenes_without_triangles(device: spy.Device, module: spy.Module) -> None:
     none = spy.Mesh(np.zeros((0, 3)), np.zeros((0, 3), int))
     full = spy.Mesh(*sphere(6))

@@ -11,7 +11,7 @@ import torch
 
 import slangpy_rt as spy
 from slangpy_rt.linalg import known_product
-from tests.depth import deep
+from tests.depth import deep, sampled
 
 MAKERS: dict[str, Callable[[spy.Device, Any], Any]] = {
     "NumPy": lambda device, values: values.copy(),
@@ -50,6 +50,7 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return ran
 
 
+@sampled(12)
 @pytest.mark.parametrize("given", [False, True], ids=["new", "given"])
 @pytest.mark.parametrize("library", list(MAKERS))
 def test_other_contents(device: spy.Device, library: str, given: bool, repeated: list[bool]) -> None:

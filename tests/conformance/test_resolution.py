@@ -195,7 +195,7 @@ def test_what_fits(nothing: spy.Module, row: Row) -> None:
     assert type(result) is spy.Tensor and result.shape == row.fit.shape
 
 
-@sampled(40)
+@sampled(80)
 @pytest.mark.parametrize("row", rows([row for row in TABLE if row.fit is not None and row.fit.values is not None]))
 def test_values(device: spy.Device, module: spy.Module, requires: Any, row: Row) -> None:
     type_ = PARAMETERS[row.function]

@@ -10,7 +10,7 @@ import pytest
 
 import slangpy_rt as spy
 from tests.conformance._corners import CORNER
-from tests.depth import deep, one_device
+from tests.depth import deep, one_device, sampled
 
 pytestmark = one_device
 
@@ -91,7 +91,7 @@ def test_what_is_behind_something_else_does_not_move(device: spy.Device) -> None
     assert slope[4:, 1].sum() == pytest.approx(0.25 * (80.6 - 50.4), abs=0.4)
 
 
-@one_device
+@sampled(12)
 @pytest.mark.parametrize("count", [200, 2000, pytest.param(20_000, marks=deep)])
 def test_the_area_of_a_sphere(device: spy.Device, count: int) -> None:
     from scipy.spatial import ConvexHull

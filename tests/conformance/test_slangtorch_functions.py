@@ -73,7 +73,7 @@ def square_of(files: Files, **options: Any) -> Any:
     return module.square.function(outputs={"output": "input"}, threads=lambda a: a["input"].shape, **options)
 
 
-@sampled(3)
+@sampled(6)
 @pytest.mark.parametrize("kind", ["named tuple", "dict", "tuple"])
 def test_several_outputs_structs_and_arrays(files: Files, kind: str) -> None:
     module = files.load(MIX)

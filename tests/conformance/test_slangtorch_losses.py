@@ -208,7 +208,7 @@ FORMULAS: Mapping[str, Mapping[str, Formula]] = {
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-@sampled(9)
+@sampled(18)
 def test_losses(
     name: str, device: spy.Device, requires: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -224,7 +224,7 @@ void change(TensorView<TYPE> x, TensorView<TYPE> before)
 """
 
 
-@sampled(3)
+@sampled(9)
 @pytest.mark.parametrize(
     ("kind", "dtype"),
     [

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import deep, one_device
+from tests.depth import deep
 
 ROOT = Path(__file__).resolve().parents[2]
 needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="it reads Linux's /proc")
@@ -39,7 +39,7 @@ def test_no_kind_of_call_grows(backend_name: str, tmp_path: Path) -> None:
     assert sum(facts["calls"].values()) > 20_000 and len(facts["growth_bytes"][backend_name]) == len(facts["calls"])
 
 
-@one_device
+@deep
 @needs_proc
 def test_new_shapes_stay_flat(
     device: spy.Device, soak: Any, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config

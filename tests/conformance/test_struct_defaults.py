@@ -11,7 +11,7 @@ import pytest
 from _cuda_text import compiled_for_cuda
 
 import slangpy_rt as spy
-from tests.depth import deep, every_device, one_device, sampled
+from tests.depth import deep, one_device, sampled
 
 # What these test depends little on the device.
 pytestmark = one_device
@@ -97,7 +97,7 @@ def every_call(device: spy.Device, module: Any) -> None:
     module.slope.fwds({"b": spy.diff_pair(1.0, 1.0)})
 
 
-@every_device
+@sampled(3)
 def test_fields_with_defaults_may_be_left_out(device: spy.Device, module: Any) -> None:
     np.testing.assert_allclose(module.of_mixed({"b": 1.0}), mixed(1), rtol=1e-6)
     np.testing.assert_allclose(module.of_mixed({"b": X}), mixed(X), rtol=1e-6)

@@ -147,7 +147,7 @@ def test_shifts_and_one_operand(tensor: Any) -> None:
     same(abs(tensor(x)[1:, ::3]), abs(x[1:, ::3]), "float")
 
 
-@sampled(72)
+@sampled(216)
 @pytest.mark.parametrize("b", TYPES)
 @pytest.mark.parametrize("a", TYPES)
 def test_types_of_results(device: spy.Device, tensor: Any, a: str, b: str) -> None:

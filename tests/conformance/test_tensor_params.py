@@ -150,7 +150,7 @@ def test_read_and_write_in_place(device: spy.Device, module: spy.Module) -> None
     np.testing.assert_array_equal(mine, host * 2)
 
 
-@sampled(4)
+@sampled(12)
 @pytest.mark.parametrize("shape", [(7,), (3, 5), (2, 3, 4), (1,), (1, 4), (4, 1), (1, 1, 1), (0, 3)])
 def test_grid(module: spy.Module, shape: tuple[int, ...]) -> None:
     # x is the last dimension, as in a texture.

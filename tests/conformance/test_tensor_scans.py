@@ -85,7 +85,7 @@ def test_cumsum_of_vectors(device: spy.Device, tensor: Any) -> None:
     assert spy.cumsum(spy.Tensor.full(device, (), 3)).tolist() == [3]
 
 
-@sampled(12)
+@sampled(36)
 @pytest.mark.parametrize("shape", [*SHAPES, (0,), (3, 0), (200_000,)])
 def test_nonzero(tensor: Any, shape: tuple[int, ...]) -> None:
     array = data("int", shape) % 3
@@ -103,6 +103,7 @@ def test_nonzero_of_odd_floats(tensor: Any, device: spy.Device) -> None:
     assert spy.nonzero(tensor(array).astype("bfloat16"))[0].tolist() == [2, 3, 4]
 
 
+@sampled(12)
 @pytest.mark.parametrize("dtype", ["float", "int", "float3", "float2x2", "bfloat16"])
 def test_masks(device: spy.Device, dtype: str) -> None:
     plain = "float" if dtype == "bfloat16" else dtype

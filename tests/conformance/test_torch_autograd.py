@@ -45,7 +45,7 @@ def test_saved_tensors_that_come_back_otherwise(module: spy.Module) -> None:
 
 
 # Slang has dst on GPUs alone.
-@sampled(7)
+@sampled(14)
 @pytest.mark.parametrize("name", one_in(4, [name for name in CASES if name != "dst"][:40]))
 @pytest.mark.parametrize("place", ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
 def test_gradients_are_torchs(device: spy.Device, place: str, name: str) -> None:
@@ -72,7 +72,7 @@ def test_gradients_are_torchs(device: spy.Device, place: str, name: str) -> None
         torch.testing.assert_close(m.grad, t.grad, rtol=2e-3, atol=2e-3 * max(scale, 1e-3))
 
 
-@every_device
+@sampled(3)
 def test_gradcheck(module: spy.Module, requires: Requires) -> None:
     requires("double")
     x = torch.rand(3, 4, dtype=torch.float64, requires_grad=True)

@@ -53,7 +53,7 @@ def on(device: spy.Device, array: Any) -> spy.Tensor:
     return spy.Tensor.from_numpy(device, array)
 
 
-@sampled(12)
+@sampled(24)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", TYPES)
 def test_transposed(device: spy.Device, module: spy.Module, name: str, size: tuple[int, int]) -> None:
