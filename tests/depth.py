@@ -30,8 +30,9 @@ MARKERS = {
 }
 # In how many parts ``--deep-part=auto`` divides the deep tests.
 PARTS = 24
-# Of a test with so many cases and no mark the default run has each second case, if it has several devices.
-MANY = 3
+# Of a test with so many cases and no mark the default run has each second case, or each third one, if it has several
+# devices.
+MANY, MORE = 3, 6
 
 
 def sampled(count: int) -> pytest.MarkDecorator:
@@ -57,7 +58,8 @@ def is_deep(config: pytest.Config) -> bool:
 def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None:
     """Mark as ``deep`` the cases that the default run leaves out: those on other devices, and those not sampled.
 
-    A case without a mark runs on one device. With several devices, a test of three cases or more has each second one.
+    A case without a mark runs on one device. With several devices, a test of three cases or more has each
+    second one, and one of six or more each third.
 
     Parameters
     ----------
@@ -80,10 +82,13 @@ def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None
     for (place, count), devices in seen.items():
         # By the name, lest all tests run their first case on the first device.
         turn = zlib.crc32(place.encode())
-        each = count or (many * 2 if many > 1 and max(map(len, devices.values())) >= MANY else many)
-        # Each case on another device than the one before it, so that cases of each ``many`` have one device each.
+        cases = max(map(len, devices.values()))
+        each = count or many * (1 if many == 1 or cases < MANY else 2 if cases < MORE else 3)
+        # Each case on another device than the one before it, and than the one that is ``many`` cases before it.
         pairs = sorted(
-            (number, (at + number) % many, at) for at, cases in devices.items() for number in range(len(cases))
+            (number, (at + number + number // many) % many, at)
+            for at, cases in devices.items()
+            for number in range(len(cases))
         )
         for rank, (number, _, at) in enumerate(pairs):
             if (rank - turn) % min(each, len(pairs)):
@@ -119,11 +124,11 @@ def explore(
     Parameters
     ----------
     examples : int
-        Cases with ``--deep``; a tenth of them without, ``many`` times as many with ``--long``.
+        Cases with ``--deep``; a twentieth of them without, ``many`` times as many with ``--long``.
     """
     long = config.getoption("--long")
     settings = hypothesis.settings(
-        max_examples=examples * many if long else examples if is_deep(config) else examples // 10,
+        max_examples=examples * many if long else examples if is_deep(config) else max(examples // 20, 2),
         derandomize=not long,
         database=None,
         deadline=None,

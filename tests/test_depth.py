@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.depth import MANY, PARTS, deep, every_device, mark_left_out, one_device, part_of, read_part, sampled
+from tests.depth import MANY, MORE, PARTS, deep, every_device, mark_left_out, one_device, part_of, read_part, sampled
 
 ROOT = Path(__file__).resolve().parents[1]
 BACKENDS = ["vulkan", "cpu"]
@@ -91,15 +91,15 @@ def test_without_a_mark_each_case_is_on_one_device() -> None:
     assert 5 < on_first < 25
 
 
-def test_of_many_cases_each_second_is_on_one_device() -> None:
+def test_of_many_cases_each_second_or_third_is_on_one_device() -> None:
     run = ["cpu", "vulkan", "rhi-vulkan"]
-    for count in (MANY, 4, 9):
+    for count, step in ((MANY, 2), (4, 2), (MORE, 3), (9, 3)):
         found = set()
         for k in range(40):
             by_device = kept(name=f"test_{k}", count=count, backends=run, run=run)
             found.add(tuple(sorted(case for cases in by_device.values() for case in cases)))
-        assert found == {tuple(range(0, count, 2)), tuple(range(1, count, 2))}
-    assert sorted(kept(count=6, backends=run, run=run).values())[0], "each device has a case"
+        assert found == {tuple(range(first, count, step)) for first in range(step)}
+    assert sorted(kept(count=9, backends=run, run=run).values())[0], "each device has a case"
     # A run on one device has all of them.
     assert kept(count=5, backends=["vulkan"], run=["vulkan"]) == {"vulkan": [0, 1, 2, 3, 4]}
     assert kept(every_device, count=5, backends=run, run=run)["rhi-vulkan"] == [0, 1, 2, 3, 4]

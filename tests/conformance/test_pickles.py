@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_device
+from tests.depth import deep, one_device
 
 # What these test depends little on the device.
 pytestmark = one_device
@@ -178,7 +178,7 @@ def test_the_device_of_a_pickle(device: spy.Device, backend_name: str) -> None:
         spy.pickle_on(other).loads(data)
 
 
-@one_device
+@deep
 def test_another_process_opens_the_device(device: spy.Device) -> None:
     data = pickle.dumps(spy.Tensor.full(device, 2, 3))
     program = f"""

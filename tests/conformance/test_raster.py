@@ -115,6 +115,7 @@ def _sheet(cells: int, pixels: int) -> tuple[npt.NDArray[np.float32], npt.NDArra
     return corners.astype(np.float32), halves.reshape(-1, 3).astype(np.int32)
 
 
+@sampled(12)
 @pytest.mark.parametrize("cells", [3, 24, pytest.param(317, marks=deep)])
 def test_each_pixel_once(device: spy.Device, cells: int) -> None:
     # 317 cells have 100,000 corners, around each of which lie six triangles.
@@ -215,6 +216,7 @@ def test_corners_that_are_no_numbers(device: spy.Device) -> None:
     np.testing.assert_allclose(found, rest, rtol=1e-5)
 
 
+@deep
 def test_no_triangles(device: spy.Device) -> None:
     at, faces = _triangles(0, 1)
     uv, ids = np.zeros((3, 2), np.float32), np.zeros(3, np.int32)
@@ -275,6 +277,7 @@ struct Group { [Differentiable] static float shade(Tensor2 t) { return t.x; } }
 """
 
 
+@deep
 def test_names_constants_and_uniforms(device: spy.Device) -> None:
     module = spy.Module.load_from_source(device, "names", NAMES)
     size = (4, 4)

@@ -326,7 +326,7 @@ def test_what_is_refused(device: spy.Device, module: spy.Module) -> None:
         draw.append_to([], **given)  # type: ignore[arg-type]
 
 
-@one_device
+@deep
 def test_a_debug_device_names_corners_that_there_are_not(backend_name: str) -> None:
     with spy.Device(backend_name, debug=True) as device:
         module = spy.Module.load_from_source(device, "raster_calls", TEXT)

@@ -180,6 +180,7 @@ def test_scenes_without_triangles(device: spy.Device, module: spy.Module) -> Non
         assert numbers[0, 1] == wanted and found[0, 3] == (wanted >= 0)
 
 
+@deep
 def test_deep_hierarchies(device: spy.Device, module: spy.Module) -> None:
     """Triangles at powers of two, each alone in half of what is left, and many at one place."""
     x = 2.0 ** -np.arange(30)

@@ -12,7 +12,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.backends.null import NullBackend
-from tests.depth import every_device, one_device
+from tests.depth import deep, every_device, one_device
 
 # What these test depends little on the device.
 pytestmark = one_device
@@ -192,6 +192,7 @@ def test_instances_that_do_not_fit(device: spy.Device, module: spy.Module) -> No
 # Kernels
 
 
+@deep
 def test_kernels_of_programs(backend_name: str, tmp_path: Path) -> None:
     (tmp_path / "filled.slang").write_text(KERNEL)
     theirs = subprocess.run(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import every_device, one_device
+from tests.depth import deep, every_device, one_device
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -277,6 +277,7 @@ def test_computing_with_an_mlp(device: spy.Device, training: spy.Module) -> None
         np.testing.assert_allclose(outputTensor.to_numpy(), inputs @ weights, rtol=1e-5)
 
 
+@deep
 def test_training_an_mlp(device: spy.Device, training: spy.Module) -> None:
     N, iterations, learning_rate = 128, 50, 1e-4
     random = np.random.default_rng(6)

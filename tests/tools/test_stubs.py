@@ -222,11 +222,13 @@ def complaints(folder: Path, pytestconfig: pytest.Config) -> dict[str, dict[int,
     return found
 
 
+@deep
 @pytest.mark.parametrize("file", ["example.pyi", "runs.py", "allowed.py", "types_.py"])
 def test_right_use_passes_strict_mypy(complaints: dict[str, dict[int, str]], file: str) -> None:
     assert complaints.get(file, {}) == {}
 
 
+@deep
 def test_wrong_use_is_an_error_each(complaints: dict[str, dict[int, str]]) -> None:
     expected = {k: line.rpartition("# ")[2] for k, line in enumerate(WRONG.splitlines(), 1)}
     assert complaints["wrong.py"] == expected
