@@ -163,7 +163,7 @@ def _machines(folder: Path) -> list[Machine]:
     runs = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     newest: dict[str, dict[tuple[str, str], Run]] = {}
     for run in sorted((r for r in runs if not r["quick"]), key=lambda r: (r["date"], r["time"])):
-        for device in {row["device"] for row in run["rows"]}:
+        for device in dict.fromkeys(row["device"] for row in run["rows"]):
             newest.setdefault(_title(run["machine"]), {})[run["script"], device] = run
     found = [Machine(title, runs) for title, runs in newest.items()]
     # GPUs first: they are what most readers came for.
