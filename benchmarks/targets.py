@@ -1,0 +1,112 @@
+"""What the figures of the benchmarks are to reach, and why some do not. Nothing here is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from _common import OURS
+from _peers import ALLOCATED, GIVEN
+
+
+@dataclass(frozen=True)
+class Target:
+    """What one row of one script is to reach.
+
+    Attributes
+    ----------
+    script, device, case : str
+        The row of ours.
+    limit : float
+        In the row's unit, or in medians of ``peer``.
+    peer : str
+        Who the row is compared with; "" for none.
+    more : bool
+        Whether more is better.
+    reason : str
+        What a profile says of the distance, where the limit is missed.
+    who : str
+        The row of ours, where there are several.
+    """
+
+    script: str
+    device: str
+    case: str
+    limit: float
+    peer: str = ""
+    more: bool = False
+    reason: str = ""
+    who: str = OURS
+
+    def words(self, unit: str) -> str:
+        """The limit, for a table."""
+        return f"{'≥' if self.more else '≤'} {self.limit:g} {f'x {self.peer}' if self.peer else unit}"
+
+    def measured(self, rows: dict[str, dict[str, float]]) -> float | None:
+        """What the rows of the case say, by who; None if the row or the peer's was not measured."""
+        if self.who not in rows or (self.peer and self.peer not in rows):
+            return None
+        return rows[self.who]["median"] / (rows[self.peer]["median"] if self.peer else 1)
+
+    def met(self, value: float) -> bool:
+        """Whether a value reaches the limit."""
+        return value >= self.limit if self.more else value <= self.limit
+
+
+def _both(script: str, case: str, cuda: float, vulkan: float, more: bool = False) -> list[Target]:
+    return [Target(script, "cuda", case, cuda, more=more), Target(script, "vulkan", case, vulkan, more=more)]
+
+
+_LAYOUTS = {
+    "rows: (8191, 8191) + (8191,)": 4000,
+    "transposed + straight, 8192 x 8192": 3500,
+    "structs of 24 bytes in place": 4000,
+}
+# Set before the code was written that they are of.
+TARGETS: list[Target] = [
+    *_both("launch", GIVEN, 4, 4.5),
+    *_both("launch", ALLOCATED, 5, 7),
+    *_both("launch", "scalars", 12, 20),
+    Target("launch", "vulkan", "result given, until done", 20),
+    *_both("throughput", "add, 2^28 floats", 4300, 4300, more=True),
+    *[target for case, limit in _LAYOUTS.items() for target in _both("layouts", case, limit, limit, more=True)],
+    *_both("transfer", "2^24 floats", 8, 8),
+    *_both("transfer", "1000 floats", 40, 40),
+    *_both("gradients", "training step, 2^18", 1.2, 1.2),
+    Target("pytorch", "cuda", "call, result given", 5.5),
+    Target("pytorch", "cuda", "forward and backward, add, 1000", 1.3, "torch"),
+    Target("pytorch", "cpu", "forward and backward, add, 1000", 1.3, "torch"),
+    *_both("batching", "append_to", 3.5, 3.5),
+    *_both("batching", "chain", 1, 1.9),
+    *_both("batching", "one submit", 5, 5),
+    Target("slang_torch", "cuda", "call and launch, two tensors", 6),
+    Target("slang_torch", "cuda", "launch again", 3.5),
+    Target("slang_torch", "cuda", "[TorchEntryPoint]", 9),
+    Target("slang_torch", "cuda", "loadModule, no cache", 1),
+    Target("slang_torch", "cuda", "loadModule again", 0.5),
+    *_both("raster", "draw, 40k triangles, 512", 0.15, 0.15),
+    *_both("raster", "draw, 1M triangles, 1024", 1, 1),
+    *_both("raster", "draw, bwds, 40k triangles, 512", 1, 1),
+    Target("raster", "cpu", "draw, 40k triangles, 512", 10),
+    *_both("rays", "coherent, 1M", 500, 500, more=True),
+    *_both("rays", "random, 1M", 500, 500, more=True),
+    *_both("rays", "build, 1M", 20, 20),
+    *[
+        Target("rays", "cpu", f"{kind}, {size}", 0.6, "Embree, one thread", more=True)
+        for kind in ("coherent", "random", "blocked")
+        for size in ("40k", "1M")
+    ],
+    Target("cpu_simd", "cpu", "64 steps by min and max, 2^20", 12),
+    Target("cpu_simd", "cpu", "64 steps by ?:, 2^20", 12),
+    Target("cpu_simd", "cpu", "sin exp cos, 2^20", 1.5),
+    Target("cpu_simd", "cpu", "ten operations, 2^22", 3.5),
+    Target("cpu_simd", "cpu", "raymarch, 180 x 320", 25),
+    Target("cpu_simd", "cpu", "Mandelbrot, 2048 x 2048", 1, "lavapipe"),
+    *[
+        Target("cold_calls", device, f"next kernel, {kernel}", 1.3, "compilers alone")
+        for device in ("cpu", "cuda", "vulkan")
+        for kernel in ("a + b", "raymarcher", "gradient", "network, gradient")
+    ],
+    *[Target("cold_calls", device, "known kernel, new shape, Tensor", 200) for device in ("cpu", "cuda", "vulkan")],
+]
+# Of a process with its cache full, in times of the floor: on every device.
+STARTUP = 1.25
