@@ -7,6 +7,9 @@
 - "list": the same two from a command list that is submitted again.
 - "steps": corners, points, normals and silhouettes by `spy.graphics`, and their gradients, from a command list.
 
+nvdiffrast makes the first three on CUDA, where it is installed: three of its operations, and PyTorch's for the
+corners, the light and their gradients.
+
 The floor is the time to write the picture and its words once, by a copy of as many bytes.
 """
 
@@ -132,6 +135,7 @@ def _measure(bench: Bench, name: str, case: str, mesh: Arrays, size: int) -> Non
             draw.bwds(**given, _result=into)
 
         wait = device.synchronize
+        peers: dict[str, Callable[[], float]] = {}
         runs: dict[str, Callable[[], Any]] = {
             "draw": lambda: plain(**given, _result=into),
             "antialiased": lambda: draw(**given, _result=into),
@@ -149,6 +153,13 @@ def _measure(bench: Bench, name: str, case: str, mesh: Arrays, size: int) -> Non
                     samplers["slangpy, hardware"] = _hardware(mesh, size, into.to_numpy())
                 except Exception as error:  # whatever the other library raises is no reason to stop
                     bench.miss(name, "slangpy, hardware", f"{type(error).__name__}: {error}")
+                if name == "cuda":
+                    try:
+                        peers = _nvdiffrast(mesh, size, into.to_numpy(), into.grad.to_numpy())
+                    except Exception as error:
+                        bench.miss(name, "nvdiffrast", f"{type(error).__name__}: {error}")
+            if title in peers:
+                samplers["nvdiffrast"] = peers[title]
             bench.compare(name, f"{title}, {case}", "ms", samplers)
 
 
@@ -171,6 +182,51 @@ def _steps(device: spy.Device, module: Any, given: dict[str, Any], size: tuple[i
     graphics.interpolate.bwds.append_to(commands, normals, seen, faces, _result=color)
     graphics.rasterize.bwds.append_to(commands, position, faces, size, _result=seen)
     return commands
+
+
+def _nvdiffrast(
+    mesh: Arrays, size: int, ours: npt.NDArray[np.float32], slopes: npt.NDArray[np.float32]
+) -> dict[str, Callable[[], float]]:
+    """Samplers of the same pictures by nvdiffrast and PyTorch, by title; it checks the picture first."""
+    import nvdiffrast.torch as dr
+    import torch
+
+    context = dr.RasterizeCudaContext()
+    corners, normals, faces = (torch.tensor(part, device="cuda") for part in mesh)
+    angle, light = (torch.tensor(part, device="cuda", requires_grad=True) for part in (ANGLE, LIGHT))
+    weights = torch.tensor(slopes[None], device="cuda")
+    edges = dr.antialias_construct_topology_hash(faces)
+    corners.requires_grad_()
+
+    def turned(v: Any) -> Any:
+        (x, y, z), (a, b) = v.unbind(-1), angle
+        x, z = a.cos() * x + a.sin() * z, a.cos() * z - a.sin() * x
+        return torch.stack([x, b.cos() * y - b.sin() * z, b.sin() * y + b.cos() * z], -1)
+
+    def picture(antialias: bool) -> Any:
+        x, y, z = turned(corners).unbind(-1)
+        position = torch.stack([2.4 * x, 2.4 * y, (4 - z) * (10 / 9), 5 - z], -1)[None]
+        seen, _ = dr.rasterize(context, position, faces, (size, size), grad_db=False)
+        normal, _ = dr.interpolate(turned(normals)[None], seen, faces)
+        shade = (torch.nn.functional.normalize(normal, dim=-1) * light).sum(-1, keepdim=True).clamp(min=0.05)
+        color = torch.cat([shade.expand(-1, -1, -1, 3), torch.ones_like(shade)], -1) * (seen[..., 3:] > 0)
+        return dr.antialias(color, seen, position, faces, topology_hash=edges) if antialias else color
+
+    def forward(antialias: bool) -> None:
+        with torch.no_grad():
+            picture(antialias)
+
+    def step() -> None:
+        corners.grad = angle.grad = light.grad = None
+        picture(True).backward(weights)
+
+    with torch.no_grad():
+        theirs = picture(False)[0].flip(0).cpu().numpy()
+    off = np.abs(theirs - ours).max(axis=-1) > 1e-2
+    if off.mean() > 0.01:
+        raise RuntimeError(f"{off.mean():.1%} of its pixels differ from ours")
+    runs = {"draw": lambda: forward(False), "antialiased": lambda: forward(True), "draw, bwds": step}
+    return {title: whole(run, torch.cuda.synchronize, 20, 1e3) for title, run in runs.items()}
 
 
 def _hardware(mesh: Arrays, size: int, ours: npt.NDArray[np.float32]) -> Callable[[], float]:

@@ -14,6 +14,7 @@ from slangpy_rt.backends.cuda.backend import CudaBackend
 from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
+from slangpy_rt.slang.emitted import prelude_end
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
 from tests.conformance import _intrinsics, _matrix_operators, _narrow_integers, _statics
@@ -71,6 +72,7 @@ BODIES = {
     "double": "double._spy_scatterUniform(call.d, call.d[t.x] + double._spy_waveSum(2));",
     "matrix": "float2x2._spy_scatter(call.a, float2x2._spy_load(call.a + t.x)); "
     "float2x2._spy_accumulate(call.a, float2x2._spy_zero());",
+    "vectors": "float4._spy_scatter(call.a + 4 * t.x, float4(1)); float2._spy_scatter(call.a + t.x, float2(2));",
     "array": "Array<double3, 2>._spy_scatter(call.d + t.x, Array<double3, 2>._spy_load(call.d));",
     "groups of float": "_spy_scatterGroup<float>(call.a, call.a[t.x], thread);",
     "groups of half": "_spy_scatterGroup<vector<half, 4>>(call.h, vector<half, 4>._spy_load(call.h + t.x), thread);",
@@ -229,8 +231,10 @@ def test_gradients_compile(name: str) -> None:
         pytest.skip(str(error))
     code = session.compile(GRADIENTS.replace("BODY", BODIES[name]), "gradients", "kernel").code
     session.close()
-    assert b"\0kernel\0" in nvrtc_compile(code, "sm_90")
-    kernel = code[code.rindex(b"#endif") :]  # what follows Slang's prelude
+    for architecture in ("sm_80", "sm_90"):
+        assert b"\0kernel\0" in nvrtc_compile(code, architecture)
+    kernel = code[prelude_end(code, "cuda") :]
+    assert (b"red.relaxed.gpu.global.add.v4.f32" in kernel) == (name == "vectors")
     assert b"atomicAdd(" in kernel
     # Slang's own wave intrinsics would bring a vote at each branch, in the whole kernel.
     assert b"__ballot_sync" not in kernel

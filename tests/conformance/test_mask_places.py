@@ -97,7 +97,8 @@ def test_an_index_of_two_dimensions(module: spy.Module, compiled: Compiled, shap
     np.testing.assert_array_equal(out.to_numpy(), steps(x, 3) * 1000 + steps(y, 2))
     module.plane(spy.grid(shape), _result=out)
     np.testing.assert_array_equal(out.to_numpy(), steps(x, 3) * 1000 + steps(y, 2))
-    compiled.check()
+    if all(shape):  # without elements nothing is compiled
+        compiled.check()
 
 
 def test_an_index_of_three_dimensions_and_a_result_with_gaps(module: spy.Module, compiled: Compiled) -> None:
