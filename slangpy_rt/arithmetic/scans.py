@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from slangpy_rt.arithmetic.elementwise import scalar_of
+from slangpy_rt.arithmetic.group_scans import GroupScans
 from slangpy_rt.arithmetic.promotion import is_float
 from slangpy_rt.arithmetic.reductions import computed_in, element_of, with_last
 from slangpy_rt.arithmetic.scan_texts import COORDINATE, PLACES, SCAN
@@ -34,6 +35,7 @@ class Scans:
 
     def __init__(self, device: Any) -> None:
         self._device = device
+        self.groups = GroupScans(device) if "group_shared" in device.caps.features else None
         self._modules: dict[tuple[str, ...], Module] = {}
         self._numbers: dict[int, Tensor] = {}
 
@@ -76,6 +78,9 @@ class Scans:
             raise ShapeError(f"{where}: {array.summary} has more elements than int counts; take a part of it.")
         if not size:
             return Tensor.empty(self._device, 0, "int")
+        if self.groups is not None:
+            test = "x" if scalar == "bool" else "float(x) != 0" if scalar == "bfloat16" else "x != 0"
+            return self.groups.nonzero(row, scalar, test)
         test = "row[at]" if scalar == "bool" else "float(row[at]) != 0" if scalar == "bfloat16" else "row[at] != 0"
         module = self.module("places", PLACES, held=scalar, test=test)
         parts, each = parts_of(size, 1)
@@ -124,6 +129,9 @@ class Scans:
         """Write the running sums along the last axis of an array of scalars."""
         size, others = row.shape[-1], prod(row.shape[:-1])
         if not size or not others:
+            return
+        if self.groups is not None:
+            self.groups.scan(row, result, held, of, into)
             return
         module = self.module("scan", SCAN, held=held, of=of, into=into)
         parts, each = parts_of(size, others)

@@ -36,7 +36,7 @@ SLANGTORCH = AutoImport(
 # Files that may be loaded as modules by themselves.
 FILES = (
     *IMPORTED, "_spy_antialias", "_spy_bvh", "_spy_folds", "_spy_matmul", "_spy_optim", "_spy_packing", "_spy_raster",
-    "_spy_reduce", "_spy_silhouettes", "_spy_steps",
+    "_spy_reduce", "_spy_scan", "_spy_silhouettes", "_spy_sort", "_spy_steps",
 )  # fmt: skip
 # The same, and texts that ``linalg/user_functions.py`` and ``graphics/pixel_text.py`` write.
 LIBRARIES = (*FILES, "_spy_parts", "_spy_product", "_spy_pixel")

@@ -240,6 +240,16 @@ def test_gradients_compile(name: str) -> None:
     assert b"__ballot_sync" not in kernel
 
 
+@sampled(2)
+@pytest.mark.parametrize("types", ["", "#define SPY_KEY uint64_t\n#define SPY_ITEMS 8\n"])
+def test_sorts_compile(types: str) -> None:
+    for name in ("_spy_digits", "_spy_put"):
+        session = Session(Library(), Target("cuda", "", "value"), (SHADERS,))
+        code = session.compile(types + (Path(SHADERS) / "_spy_sort.slang").read_text(), "sorting", name).code
+        session.close()
+        assert name.encode() in nvrtc_compile(code, "sm_90")
+
+
 @sampled(5)
 @pytest.mark.parametrize("name", _intrinsics.TYPES)
 def test_every_intrinsic_compiles(name: str) -> None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.arithmetic import group_scans
 from slangpy_rt.core.dtypes import NUMPY_OF
 from tests.depth import one_device, sampled
 
@@ -229,3 +230,22 @@ def test_refusals(device: spy.Device, tensor: Any) -> None:
             t[index]
     with spy.Device("null") as null, pytest.raises(IndexError, match="lies on"):
         t[spy.Tensor.zeros(null, (2, 3), "bool")]
+
+
+@sampled(3)
+@pytest.mark.parametrize("name", ["uint", "float", "uint64_t"])
+def test_rows_of_several_tiles(device: spy.Device, tensor: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Keys that are the largest there are, in rows that end within a tile, with more tiles than groups."""
+    if name not in device.caps.scalars:
+        pytest.skip(f"{device.name} has no {name}")
+    monkeypatch.setattr(group_scans, "_MOST", 5)
+    array = np.random.default_rng(1).integers(0, 2**32, (3, 9001)).astype(NUMPY_OF[name])
+    array[:, ::7] = np.nan if name == "float" else np.iinfo(array.dtype).max
+    array[:, ::5] = array[0, 1]
+    for size in (2048, 2049, 4096, 4097, 9001):
+        held = array[:, :size]
+        np.testing.assert_array_equal(spy.argsort(tensor(held), 1).to_numpy(), np.argsort(held, 1, kind="stable"))
+        small = (held != array[0, 1]).astype(np.int32)
+        np.testing.assert_array_equal(spy.cumsum(tensor(small), 1).to_numpy(), np.cumsum(small, 1))
+        for found, wanted in zip(spy.nonzero(tensor(small)), np.nonzero(small), strict=True):
+            np.testing.assert_array_equal(found.to_numpy(), wanted)
