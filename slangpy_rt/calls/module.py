@@ -201,8 +201,7 @@ class Module:
         type_ = getattr(found, "slang_type", found)  # an enum is a class with this attribute
         if isinstance(found, Struct) or not isinstance(type_, SlangType):
             return found if isinstance(found, Struct) else None
-        # A key that no name in Slang is equal to.
-        made: Struct = self._items.setdefault(f"type {name}", Struct(self._scope, StructInfo(type_)))
+        made: Struct = self._items.setdefault(f"{_TYPE}{name}", Struct(self._scope, StructInfo(type_)))
         return made
 
     def require_function(self, name: str) -> Function:
@@ -280,7 +279,7 @@ class Module:
         names = [*(f.name for f in info.functions), *(e.name for e in info.entry_points)]
         # Slang makes the Differential of a struct that has none.
         structs = (s.type.name for s in info.structs if not s.type.name.endswith(".Differential"))
-        return list(dict.fromkeys([*names, *structs]))
+        return list(dict.fromkeys([*names, *structs, *(e.name for e in info.enums)]))
 
     def _nothing(self, name: str) -> str:
         if stage := dict(self.info.stages).get(name):
@@ -296,6 +295,10 @@ class Module:
             f"module '{self.name}' has no function or type '{describe_name(name)}'; it has {listed}."
             f"{meant(name, self._names())}"
         )
+
+
+# In front of the name of a type that ``find_struct`` made a Struct of; no name in Slang begins so.
+_TYPE = "type "
 
 
 class _Variants:
@@ -319,7 +322,7 @@ class _Variants:
 
 
 class _Names:
-    """Drops a module's looked-up attributes when its text changes, and items whose name is now of another kind."""
+    """Drops a module's looked-up attributes when its text changes, and items that its declaration no longer fits."""
 
     def __init__(self, attributes: dict[str, Any], items: dict[str, Any], scope: Scope) -> None:
         self.names: set[str] = set()
@@ -330,14 +333,16 @@ class _Names:
         """Do nothing: names remember no calls."""
 
     def source_changed(self) -> None:
-        """Drop the attributes, so that each is looked up anew, and items whose name is now of another kind."""
+        """Drop the attributes, so that each is looked up anew, enums, and items whose name is now of another kind."""
         while self.names:
             self._attributes.pop(self.names.pop(), None)
         info = self._scope.source.info
         kinds: dict[str, type] = {f.name: Function for f in info.functions}
         kinds |= {s.type.name: Struct for s in info.structs} | {e.name: Kernel for e in info.entry_points}
         for name, item in list(self._items.items()):
-            if name in kinds and not isinstance(item, kinds[name]):
+            # Enums and types are constants, where functions, structs and kernels read their declarations anew.
+            constant = isinstance(item, (type, SlangType)) or name.startswith(_TYPE)
+            if constant or (name in kinds and not isinstance(item, kinds[name])):
                 del self._items[name]
 
 
