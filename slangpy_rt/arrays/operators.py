@@ -13,7 +13,7 @@ import numpy as np
 
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
-from slangpy_rt.core.checks import shortened
+from slangpy_rt.core.checks import short_tracebacks, shortened
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError, SlangPyRtError
 from slangpy_rt.core.shapes import whole_numbers
@@ -73,6 +73,8 @@ def _of_one(name: str) -> Callable[[A], A]:
     return operator
 
 
+@short_tracebacks("__matmul__", "__float__", "__int__", "__bool__", "astype", "to", "where", "clip")
+@short_tracebacks("sum", "mean", "min", "max", "any", "all", "argmin", "argmax")
 class Operators(NDBuffer):
     """Operators and methods of Tensors, with NumPy's names and broadcasting; results are new Tensors on the device.
 
@@ -115,10 +117,13 @@ class Operators(NDBuffer):
             If an index is out of range, or is of another kind, or a mask has another shape than the array or its
             first dimensions.
         """
-        if isinstance(key, NDBuffer) or _is_mask(key):
-            made: A = (RECORDER.get() or import_module(_SELECTION)).selected(self, key)
-            return made
-        return super().__getitem__(key)
+        try:
+            if isinstance(key, NDBuffer) or _is_mask(key):
+                made: A = (RECORDER.get() or import_module(_SELECTION)).selected(self, key)
+                return made
+            return super().__getitem__(key)
+        except (SlangPyRtError, IndexError) as error:
+            raise shortened(error) from error.__cause__
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write an array or a number to a part of this array: ``t[2:] = 0``, ``t[t < 0] = 0``.
@@ -132,6 +137,12 @@ class Operators(NDBuffer):
         ShapeError
             If the value does not broadcast to that part.
         """
+        try:
+            self._written(key, value)
+        except (SlangPyRtError, IndexError) as error:
+            raise shortened(error) from error.__cause__
+
+    def _written(self, key: Any, value: Any) -> None:
         operations = _operations(self)
         if _is_mask(key):
             key = type(self)._from_host(self.device, key)  # type: ignore[attr-defined]
@@ -330,14 +341,14 @@ class Operators(NDBuffer):
         return self._reduced("max", axis, keepdims, numpys)
 
     def any(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
-        """Return whether a value along axes is not zero, as ``sum`` does."""
+        """Return whether a value along axes is not zero, as ``sum`` does; False where there is none."""
         _check_numpys("any", numpys)
-        return _on_left("ne")(self, 0)._reduced("max", axis, keepdims)
+        return _on_left("ne")(self, 0)._reduced("any", axis, keepdims)
 
     def all(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
-        """Return whether no value along axes is zero, as ``sum`` does."""
+        """Return whether no value along axes is zero, as ``sum`` does; True where there is none."""
         _check_numpys("all", numpys)
-        return _on_left("ne")(self, 0)._reduced("min", axis, keepdims)
+        return _on_left("ne")(self, 0)._reduced("all", axis, keepdims)
 
     def argmin(self: A, axis: int | None = None) -> A:
         """Return the indices, of type ``int``, of the least values along an axis, by default among all elements.
@@ -354,10 +365,7 @@ class Operators(NDBuffer):
         if numpys:
             _check_numpys(name, numpys)
         operations = RECORDER.get() or import_module(_REDUCTIONS).reductions(self)
-        try:
-            made: A = operations.reduce(name, self, axis, keepdims)
-        except SlangPyRtError as error:
-            raise shortened(error) from error.__cause__
+        made: A = operations.reduce(name, self, axis, keepdims)
         return made
 
 

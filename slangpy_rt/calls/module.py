@@ -15,12 +15,12 @@ from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.struct import Struct
 from slangpy_rt.calls.tuned import Tuned
-from slangpy_rt.core.checks import flag, shortened, table
+from slangpy_rt.core.checks import flag, short_tracebacks, table
 from slangpy_rt.core.checks import path as checked_path
 from slangpy_rt.core.checks import text as checked_text
 from slangpy_rt.core.conversion import describe_name
 from slangpy_rt.core.dtypes import element_type
-from slangpy_rt.core.errors import BindError, SlangPyRtError
+from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import ModuleInfo, SlangType, StructInfo
 from slangpy_rt.core.wording import in_words, meant
 from slangpy_rt.runtime.core import a_device
@@ -39,6 +39,7 @@ _NEW = re.compile(r"\bnew\b")
 _PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 
 
+@short_tracebacks("load_from_file", "load_from_source", "find_function", "find_struct", "__getitem__")
 class Module:
     """The functions, structs and kernels of a Slang module, ready to be used on a device.
 
@@ -67,7 +68,7 @@ class Module:
             warnings.warn(
                 f"module '{self.name}': it declares {', '.join(hidden)}, as Module's own members are named; use "
                 f"module['{hidden[0]}'] for what the file declares.",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     @classmethod
@@ -119,10 +120,7 @@ class Module:
                 choices, lambda flags: cls.load_from_file(device, path, flags, constants, link, strict_broadcasting)
             )
         found, text, places = read_source(where, path, device.include_paths)
-        try:
-            source = _source(where, device, Path(found).stem, found, text, defines, constants, link, places)
-        except SlangPyRtError as error:
-            raise shortened(error) from error.__cause__
+        source = _source(where, device, Path(found).stem, found, text, defines, constants, link, places)
         return cls(device, source, strict_broadcasting)
 
     @classmethod
@@ -169,10 +167,7 @@ class Module:
                 choices,
                 lambda flags: cls.load_from_source(device, name, source, flags, constants, link, strict_broadcasting),
             )
-        try:
-            made = _source(where, device, name, f"{name}.slang", source, defines, constants, link)
-        except SlangPyRtError as error:
-            raise shortened(error) from error.__cause__
+        made = _source(where, device, name, f"{name}.slang", source, defines, constants, link)
         return cls(device, made, strict_broadcasting)
 
     def __reduce__(self) -> tuple[Any, ...]:

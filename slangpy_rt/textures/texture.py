@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from slangpy_rt.arrays.layout import Laid
 from slangpy_rt.backends.images import Image, ImageDesc
-from slangpy_rt.core.checks import flag, whole
+from slangpy_rt.core.checks import flag, short_tracebacks, whole
 from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, OutOfMemoryError
@@ -25,6 +25,7 @@ from slangpy_rt.textures.sampler import images_of, sampler_of
 from slangpy_rt.textures.texels import RANKS, converted, smaller, with_channels
 
 
+@short_tracebacks("from_numpy", "to_numpy", "copy_from", "copy_to", "mip", "generate_mips", "with_sampler")
 class Texture(Laid):
     """An image on a device, for ``Texture2D`` and ``RWTexture2D`` parameters, or texel by texel for ``float4`` ones.
 
