@@ -446,4 +446,5 @@ class NDBuffer:
         """Return a PNG of what ``arrays/picture.py`` calls an image, for notebooks; None if there is none to show."""
         from slangpy_rt.arrays.picture import SMALLEST, is_image, png
 
-        return png(self.to_numpy(), SMALLEST) if is_image(self.layout.element, self.shape) else None
+        shows = is_image(self.layout.element, self.shape) and not self.device.closed
+        return png(self._shown(), SMALLEST) if shows else None

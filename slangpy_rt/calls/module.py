@@ -23,6 +23,7 @@ from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import ModuleInfo, SlangType, StructInfo
 from slangpy_rt.core.wording import in_words, meant
+from slangpy_rt.runtime.compile_progress import compiling
 from slangpy_rt.runtime.core import a_device
 from slangpy_rt.slang.declarations import find_overloads
 from slangpy_rt.tuning.config import Config, product_of, value_of
@@ -422,15 +423,6 @@ def _source(
     flags = tuple(sorted((k, macro_text(where, k, v)) for k, v in table(where, "defines", defines).items()))
     constants = table(where, "constants", constants)
     linked = tuple(module._scope.source for module in link)
-    return Source(
-        device.cache,
-        device.backend.target,
-        name,
-        path,
-        text,
-        device.include_paths,
-        flags,
-        constants,
-        linked,
-        places,
-    )
+    target, folders = device.backend.target, device.include_paths
+    with compiling(f"module {name}", device.name):
+        return Source(device.cache, target, name, path, text, folders, flags, constants, linked, places)

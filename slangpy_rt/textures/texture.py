@@ -192,6 +192,14 @@ class Texture(Laid):
         level = "" if self.layout.level is None else f", level {self.layout.level}"
         return f"{self.summary}{level} on {self.device.name!r}"
 
+    def _repr_png_(self) -> bytes | None:
+        """Return a PNG of the largest level of a plain texture, for notebooks; None if there is none to show."""
+        from slangpy_rt.arrays.picture import SMALLEST, png
+
+        desc = self.layout.desc
+        plain = desc.dims == "2d" and not desc.array and desc.format.channels != 2 and desc.format.dtype.char in "Bef"
+        return png(self.to_numpy(), SMALLEST) if plain and not self.device.closed else None
+
     def handle(self, writes: bool, sampler: Any = None) -> int:
         """Return the number by which kernels find the texture; the arguments are those of ``Images.image_handle``."""
         found: int | None = self._handles.get((writes, sampler))

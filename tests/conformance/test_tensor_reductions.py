@@ -123,7 +123,9 @@ def test_any_and_all_of_nothing(device: spy.Device) -> None:
             got = getattr(t, name)(axis)
             assert got.dtype.name == "bool"
             np.testing.assert_array_equal(got.to_numpy(), getattr(a, name)(axis))
-    with pytest.raises(spy.ShapeError, match="^Tensor.any: axis 2 does not name different dimensions of Tensor<bool>"):
+    with pytest.raises(
+        spy.ShapeError, match=r"^Tensor\.any: axis 2 does not name different dimensions of Tensor<bool>"
+    ):
         spy.Tensor.zeros(device, 3).any(axis=2)
 
 
