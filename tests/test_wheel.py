@@ -263,6 +263,8 @@ module = spy.Module.load_from_file(device, "m.slang")
 t = spy.Tensor.zeros(device, 3).with_grads()
 t.grad.clear()
 total: float = t.shape  # assignment
+masked: spy.Tensor = t[(t == 1) & (t != 2)] @ t
+equal: bool = t == 1  # assignment
 device.nothing  # attr-defined
 spy.nothing(1)  # attr-defined
 spy.device("cpu")  # operator

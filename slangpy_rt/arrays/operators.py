@@ -102,11 +102,19 @@ class Operators(NDBuffer):
     __lshift__, __rlshift__, __ilshift__ = _on_left("lshift"), _on_right("lshift"), _in_place("lshift")
     __rshift__, __rrshift__, __irshift__ = _on_left("rshift"), _on_right("rshift"), _in_place("rshift")
     __lt__, __le__, __gt__, __ge__ = _on_left("lt"), _on_left("le"), _on_left("gt"), _on_left("ge")
-    __eq__, __ne__ = _on_left("eq"), _on_left("ne")  # type: ignore[assignment]
+    if TYPE_CHECKING:  # pyright takes the result of an assigned method for object's
+
+        def __eq__(self: A, other: object) -> A: ...  # type: ignore[override]
+
+        def __ne__(self: A, other: object) -> A: ...  # type: ignore[override]
+
+    else:
+        __eq__, __ne__ = _on_left("eq"), _on_left("ne")
     __neg__, __abs__, __invert__, __pos__ = _of_one("neg"), _of_one("abs"), _of_one("invert"), _of_one("copy")
 
-    def __matmul__(self, other: Any) -> Any:
-        return import_module(_PRODUCTS).matmul(self, other)
+    def __matmul__(self: A, other: Any) -> A:
+        made: A = import_module(_PRODUCTS).matmul(self, other)
+        return made
 
     def __getitem__(self: A, key: Any) -> A:
         """Return a view of a part, as of an NDBuffer, or for a mask of bools a new Tensor of the selected elements.
