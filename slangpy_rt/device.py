@@ -14,8 +14,8 @@ from slangpy_rt.backends.selection import DeviceType
 from slangpy_rt.calls.command_list import CommandList
 from slangpy_rt.calls.module import Module
 from slangpy_rt.core.checks import path as checked_path
-from slangpy_rt.core.checks import shortened
-from slangpy_rt.core.errors import BindError, SlangPyRtError
+from slangpy_rt.core.checks import short_traceback, short_tracebacks
+from slangpy_rt.core.errors import BindError
 from slangpy_rt.runtime.core import DeviceCore, another
 from slangpy_rt.runtime.stream import Event, Stream, Timer, lane_of, open_stream, stream_handle
 
@@ -45,6 +45,8 @@ _SHOWN = (
 )
 
 
+@short_tracebacks("__init__", "load_module", "load_module_from_source", "load_program", "create_compute_kernel")
+@short_tracebacks("stream", "create_texture", "create_sampler")
 class Device(DeviceCore):
     """A place to run Slang functions.
 
@@ -89,10 +91,7 @@ class Device(DeviceCore):
         stream: Any = None,
     ) -> None:
         handle = None if stream is None else stream_handle("Device", stream)
-        try:
-            super().__init__(type, include_paths, debug, index, hot_reload, deterministic, handle, stream)
-        except SlangPyRtError as error:
-            raise shortened(error) from error.__cause__
+        super().__init__(type, include_paths, debug, index, hot_reload, deterministic, handle, stream)
 
     def __reduce__(self) -> tuple[Any, ...]:
         from slangpy_rt.runtime.pickling import device_reference
@@ -277,6 +276,7 @@ class Device(DeviceCore):
         return self.once("folds", lambda: self.load_module_from_file(FOLDS))
 
 
+@short_traceback
 def create_device(
     type: DeviceType | str = DeviceType.automatic,
     include_paths: Sequence[str | Path] = (),
@@ -290,6 +290,7 @@ def create_device(
     return Device(type, include_paths, debug, index, hot_reload, deterministic, stream)
 
 
+@short_traceback
 def init_device(include_paths: Sequence[str | Path] = ()) -> Device:
     """Open the first device that works here, as ``Device("automatic")`` does; ``SLANGPY_RT_DEVICE`` overrides it."""
     return Device(DeviceType.automatic, include_paths)

@@ -14,6 +14,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
+from packaging.metadata import Metadata
+from project_links import checked_address, with_links
 
 import slangpy_rt as spy
 from tests.depth import deep
@@ -64,7 +67,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # A link of that name stands in some trees for the folder beside it.
     unwanted = shutil.ignore_patterns("__pycache__", "shaders")
     shutil.copytree(ROOT / "slangpy_rt", tree / "slangpy_rt", ignore=unwanted)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
     return tree
 
@@ -138,6 +141,93 @@ def test_the_source_distribution_holds_the_tree(sources: Path) -> None:
     assert {"CHANGELOG.md", "docs/index.md", "tests/test_wheel.py", "benchmarks/report.py"} <= held
 
 
+ADDRESS = "https://host.example/owner/name"
+METADATA = """
+import sys, build_backend
+folder = sys.argv[1]  # setuptools changes the list
+build_backend.prepare_metadata_for_build_wheel(folder)
+build_backend.build_sdist(folder)
+"""
+
+
+def metadata(tree: Path, folder: Path, address: str) -> Metadata:
+    """The metadata of a wheel, which are those of the source distribution."""
+    named = folder / "named"
+    shutil.copytree(tree, named, ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    line = f'address = "{address}"'
+    (named / "pyproject.toml").write_text(PROJECT.replace('address = ""', line), encoding="utf-8")
+    variables = os.environ | {"PYTHONPATH": str(named / "codegen" / "tools")}
+    command = [sys.executable, "-c", METADATA, str(folder)]
+    run = subprocess.run(command, cwd=named, env=variables, capture_output=True, text=True)
+    if run.returncode:
+        raise ValueError(run.stderr.splitlines()[-1])
+    (written,) = folder.glob("*.dist-info/METADATA")
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        held = packed.extractfile(f"{archive.name.removesuffix('.tar.gz')}/PKG-INFO")
+        assert held and held.read() == written.read_bytes()
+    return Metadata.from_email(written.read_bytes())
+
+
+def targets(text: str) -> list[str]:
+    """What the links and pictures of Markdown lead to, as a renderer finds them."""
+    return re.findall(r'(?:href|src)="([^"]*)"', MarkdownIt().render(text))
+
+
+def test_with_an_address_links_and_pictures_of_the_metadata_lead_there(tree: Path, tmp_path: Path) -> None:
+    found = metadata(tree, tmp_path, ADDRESS)
+    assert found.project_urls == {
+        "Homepage": ADDRESS,
+        "Documentation": f"{ADDRESS}/blob/v{spy.__version__}/docs/index.md",
+        "Changelog": f"{ADDRESS}/blob/v{spy.__version__}/CHANGELOG.md",
+        "Issues": f"{ADDRESS}/issues",
+    }
+    assert found.description_content_type == "text/markdown" and found.description
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    pictures = re.findall(r'src="([^"]*)"', MarkdownIt().render(readme))
+    assert len(pictures) == 2
+    expected = [
+        target
+        if target.startswith("https:")
+        else f"{ADDRESS}/{'raw' if target in pictures else 'blob'}/v{spy.__version__}/{target}"
+        for target in targets(readme)
+    ]
+    assert targets(found.description) == expected
+    files = [target.removeprefix(f"{ADDRESS}/") for target in [*expected, *found.project_urls.values()]]
+    files = [re.sub(r"^(raw|blob)/[^/]*/|#.*", "", name) for name in files if name.startswith(("raw/", "blob/"))]
+    assert len(files) > 20 and [name for name in files if not (ROOT / name).is_file()] == []
+
+
+def test_without_an_address_the_metadata_have_no_link_that_leads_nowhere(tree: Path, tmp_path: Path) -> None:
+    found = metadata(tree, tmp_path, "")
+    assert found.project_urls is None and found.description
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert targets(found.description) == [target for target in targets(readme) if target.startswith("https:")]
+
+    def words(html: str) -> list[str]:
+        """The text of a page, and the descriptions of its pictures."""
+        return re.sub(r"<[^>]*>", "", re.sub(r'<img [^>]*alt="([^"]*)"[^>]*>', r"\1", html)).split()
+
+    assert words(MarkdownIt().render(found.description)) == words(MarkdownIt().render(readme))
+
+
+def test_code_and_links_within_the_page_stay() -> None:
+    text = "[a](#b) [`c`](d.md#e)\n```python\nx[0](y)\n```\n  ![f](g.png)\n[h](mailto:i@j)\n"
+    expected = text.replace("d.md", f"{ADDRESS}/blob/v1/d.md").replace("g.png", f"{ADDRESS}/raw/v1/g.png")
+    assert with_links(text, ADDRESS, "v1") == expected
+    assert with_links(text, "", "v1") == text.replace("[`c`](d.md#e)", "`c`").replace("![f](g.png)", "*f*")
+
+
+@pytest.mark.parametrize(
+    "address", ["http://host.example/a", "host.example/a", "https://host.example", f"{ADDRESS}?a", f"{ADDRESS})"]
+)
+def test_an_address_that_is_none_ends_the_build(address: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"^pyproject.toml: \[tool.slangpy_rt\] address is .*has to be empty, or the page"
+    ):
+        checked_address(address)
+
+
 @deep
 def test_a_wheel_of_the_source_distribution_runs_in_an_environment_of_its_own(
     sources: Path, unpacked: Path, tmp_path: Path
@@ -173,6 +263,8 @@ module = spy.Module.load_from_file(device, "m.slang")
 t = spy.Tensor.zeros(device, 3).with_grads()
 t.grad.clear()
 total: float = t.shape  # assignment
+masked: spy.Tensor = t[(t == 1) & (t != 2)] @ t
+equal: bool = t == 1  # assignment
 device.nothing  # attr-defined
 spy.nothing(1)  # attr-defined
 spy.device("cpu")  # operator

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 # again sooner. With very many files the pause is _SHARE times the duration of a check.
 _PAUSE, _SHARE = 0.01, 20
 
+# Of a name that is declared as something else.
+_NO_UNIFORM = (
+    "What is declared under that name cannot be set: uniforms are global variables of data, pointers and Tensors, as "
+    "uniform RWTensor<float, 1> name; and blocks of data, ParameterBlock<S>. Other buffers and textures are parameters."
+)
+
 
 class Scope(Follower):
     """The device and the source that arguments are bound for, and the prepared kernels of the module.
@@ -132,7 +138,10 @@ class Scope(Follower):
         for name in names:
             if name not in known:
                 listed = ", ".join(known) or "none"
-                raise BindError(f"{where}: there is no uniform '{describe_name(name)}'; the module has {listed}.")
+                other = f" {_NO_UNIFORM}" if name in self.source.info.declares else ""
+                raise BindError(
+                    f"{where}: there is no uniform '{describe_name(name)}'; the module has {listed}.{other}"
+                )
         return known
 
     def named(self, where: str, name: str) -> SlangType:

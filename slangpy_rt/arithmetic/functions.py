@@ -9,10 +9,12 @@ from slangpy_rt.arithmetic.scans import plain, scans
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.core.checks import short_traceback
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
 
 
+@short_traceback
 def cumsum(array: Tensor, axis: int | None = None) -> Tensor:
     """Return the running sums of an array along an axis, as ``numpy.cumsum``.
 
@@ -44,6 +46,7 @@ def cumsum(array: Tensor, axis: int | None = None) -> Tensor:
     return scans(source).cumsum(source, axis)
 
 
+@short_traceback
 def nonzero(array: Tensor) -> tuple[Tensor, ...]:
     """Return the indices of the elements that are not zero, as ``numpy.nonzero``.
 
@@ -68,6 +71,7 @@ def nonzero(array: Tensor) -> tuple[Tensor, ...]:
     return scans(source).coordinates(source)
 
 
+@short_traceback
 def argsort(array: Tensor, axis: int = -1) -> Tensor:
     """Return the indices that sort an array along an axis, as ``numpy.argsort`` with ``kind="stable"``.
 
@@ -94,6 +98,7 @@ def argsort(array: Tensor, axis: int = -1) -> Tensor:
     return sorting.argsort(_array("argsort", array), axis)
 
 
+@short_traceback
 def sort(array: Tensor, axis: int = -1) -> Tensor:
     """Return a new array with the numbers along an axis in rising order, NaN last, as ``numpy.sort``.
 

@@ -92,6 +92,8 @@ _MOST = 1 << 16
 
 # Plans that a device keeps.
 _PLANS = 1024
+# What a reduction is computed by.
+_KINDS = {"mean": "sum", "any": "max", "all": "min"}
 
 
 class _Plan(NamedTuple):
@@ -132,7 +134,7 @@ class Reductions:
         Parameters
         ----------
         name : str
-            ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, ``"argmin"`` or ``"argmax"``.
+            ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, ``"argmin"``, ``"argmax"``; of bools ``"any"``, ``"all"``.
         array : NDBuffer
             Numbers, vectors or matrices.
         axis : int, tuple of int or None
@@ -164,9 +166,9 @@ class Reductions:
         kept = [1 if k in axes else n for k, n in enumerate(array.shape) if keepdims or k not in axes]
         dims = array.layout.full_shape[len(array.shape) :]
         count = prod(array.shape[k] for k in axes)
-        if not count and name not in ("sum", "mean"):
+        if not count and name not in ("sum", "mean", "any", "all"):
             raise ShapeError(f"{where}: {array.summary} has no elements along {axes}, and so no {name}.")
-        kind = "sum" if name == "mean" else name
+        kind = _KINDS.get(name, name)
         of = computed_in(kind, scalar)
         into = "int" if place else of if name == "sum" and not is_float(scalar) else scalar
         into = "float" if name == "mean" and not is_float(scalar) else into
@@ -175,7 +177,7 @@ class Reductions:
                 return self.reduce(
                     name, Tensor.of(array.layout, array.buffer, array.address).reshape(-1), None, keepdims
                 )
-            plan = self._planned(name, array.layout, axes, (of, into), (*kept,))
+            plan = self._planned("mean" if name == "mean" else kind, array.layout, axes, (of, into), (*kept,))
             if plain:
                 if len(self._plans) >= _PLANS:
                     self._plans.clear()
@@ -188,7 +190,7 @@ class Reductions:
             for axis_ in reversed(axes):
                 found = self._along(kind, found, axis_)
         else:
-            found = Tensor.zeros(self._device, (*kept, *dims), of)
+            found = Tensor.full(self._device, (*kept, *dims), int(name == "all"), of)
         if name == "mean":
             found = found / (count if count else float("nan"))
         found = found if found.shape == (*kept, *dims) else found.reshape(*kept, *dims)

@@ -33,6 +33,7 @@ _WRITTEN = {
 }  # fmt: skip
 
 
+@checks.short_traceback
 def load_image(
     device: DeviceCore,
     path: str | os.PathLike[str],
@@ -100,6 +101,7 @@ def load_image(
     return loaded
 
 
+@checks.short_traceback
 def save_image(path: str | os.PathLike[str], image: Any, color: str = "linear", bits: int = 8) -> None:
     """Save an array as an image file, whose format the path's suffix names.
 

@@ -16,6 +16,7 @@ from slangpy_rt.arrays.host_memory import host_memory, seen_in, shown_to_numpy
 from slangpy_rt.arrays.layout import Gradients, Layout, layout_of
 from slangpy_rt.arrays.views import field, picked, seen_as
 from slangpy_rt.backends.base import Buffer
+from slangpy_rt.core.checks import short_tracebacks
 from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import BFLOAT16, cast, element_type
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
@@ -29,6 +30,7 @@ from slangpy_rt.runtime.host_view import host_view
 A = TypeVar("A", bound="NDBuffer")
 
 
+@short_tracebacks("copy_from", "from_numpy", "view", "share")
 class NDBuffer:
     """An array on a device, of scalars, vectors, matrices, arrays or structs; undefined until written.
 
@@ -441,10 +443,8 @@ class NDBuffer:
         return floats_of(as_stored(self).to_numpy())
 
     def _repr_png_(self) -> bytes | None:
-        """Return a PNG of an image, for notebooks; None for other arrays and without Pillow, when text is shown.
-
-        ``slangpy_rt.arrays.picture`` says what an image is. Small ones are enlarged to 256 pixels or more.
-        """
+        """Return a PNG of what ``arrays/picture.py`` calls an image, for notebooks; None if there is none to show."""
         from slangpy_rt.arrays.picture import SMALLEST, is_image, png
 
-        return png(self.to_numpy(), SMALLEST) if is_image(self.layout.element, self.shape) else None
+        shows = is_image(self.layout.element, self.shape) and not self.device.closed
+        return png(self._shown(), SMALLEST) if shows else None

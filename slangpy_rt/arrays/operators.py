@@ -13,7 +13,7 @@ import numpy as np
 
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
-from slangpy_rt.core.checks import shortened
+from slangpy_rt.core.checks import short_tracebacks, shortened
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError, SlangPyRtError
 from slangpy_rt.core.shapes import whole_numbers
@@ -73,6 +73,8 @@ def _of_one(name: str) -> Callable[[A], A]:
     return operator
 
 
+@short_tracebacks("__matmul__", "__float__", "__int__", "__bool__", "astype", "to", "where", "clip")
+@short_tracebacks("sum", "mean", "min", "max", "any", "all", "argmin", "argmax")
 class Operators(NDBuffer):
     """Operators and methods of Tensors, with NumPy's names and broadcasting; results are new Tensors on the device.
 
@@ -100,11 +102,19 @@ class Operators(NDBuffer):
     __lshift__, __rlshift__, __ilshift__ = _on_left("lshift"), _on_right("lshift"), _in_place("lshift")
     __rshift__, __rrshift__, __irshift__ = _on_left("rshift"), _on_right("rshift"), _in_place("rshift")
     __lt__, __le__, __gt__, __ge__ = _on_left("lt"), _on_left("le"), _on_left("gt"), _on_left("ge")
-    __eq__, __ne__ = _on_left("eq"), _on_left("ne")  # type: ignore[assignment]
+    if TYPE_CHECKING:  # pyright takes the result of an assigned method for object's
+
+        def __eq__(self: A, other: object) -> A: ...  # type: ignore[override]
+
+        def __ne__(self: A, other: object) -> A: ...  # type: ignore[override]
+
+    else:
+        __eq__, __ne__ = _on_left("eq"), _on_left("ne")
     __neg__, __abs__, __invert__, __pos__ = _of_one("neg"), _of_one("abs"), _of_one("invert"), _of_one("copy")
 
-    def __matmul__(self, other: Any) -> Any:
-        return import_module(_PRODUCTS).matmul(self, other)
+    def __matmul__(self: A, other: Any) -> A:
+        made: A = import_module(_PRODUCTS).matmul(self, other)
+        return made
 
     def __getitem__(self: A, key: Any) -> A:
         """Return a view of a part, as of an NDBuffer, or for a mask of bools a new Tensor of the selected elements.
@@ -115,10 +125,13 @@ class Operators(NDBuffer):
             If an index is out of range, or is of another kind, or a mask has another shape than the array or its
             first dimensions.
         """
-        if isinstance(key, NDBuffer) or _is_mask(key):
-            made: A = (RECORDER.get() or import_module(_SELECTION)).selected(self, key)
-            return made
-        return super().__getitem__(key)
+        try:
+            if isinstance(key, NDBuffer) or _is_mask(key):
+                made: A = (RECORDER.get() or import_module(_SELECTION)).selected(self, key)
+                return made
+            return super().__getitem__(key)
+        except (SlangPyRtError, IndexError) as error:
+            raise shortened(error) from error.__cause__
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write an array or a number to a part of this array: ``t[2:] = 0``, ``t[t < 0] = 0``.
@@ -132,6 +145,12 @@ class Operators(NDBuffer):
         ShapeError
             If the value does not broadcast to that part.
         """
+        try:
+            self._written(key, value)
+        except (SlangPyRtError, IndexError) as error:
+            raise shortened(error) from error.__cause__
+
+    def _written(self, key: Any, value: Any) -> None:
         operations = _operations(self)
         if _is_mask(key):
             key = type(self)._from_host(self.device, key)  # type: ignore[attr-defined]
@@ -330,14 +349,14 @@ class Operators(NDBuffer):
         return self._reduced("max", axis, keepdims, numpys)
 
     def any(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
-        """Return whether a value along axes is not zero, as ``sum`` does."""
+        """Return whether a value along axes is not zero, as ``sum`` does; False where there is none."""
         _check_numpys("any", numpys)
-        return _on_left("ne")(self, 0)._reduced("max", axis, keepdims)
+        return _on_left("ne")(self, 0)._reduced("any", axis, keepdims)
 
     def all(self: A, axis: int | Sequence[int] | None = None, keepdims: bool = False, **numpys: None) -> A:
-        """Return whether no value along axes is zero, as ``sum`` does."""
+        """Return whether no value along axes is zero, as ``sum`` does; True where there is none."""
         _check_numpys("all", numpys)
-        return _on_left("ne")(self, 0)._reduced("min", axis, keepdims)
+        return _on_left("ne")(self, 0)._reduced("all", axis, keepdims)
 
     def argmin(self: A, axis: int | None = None) -> A:
         """Return the indices, of type ``int``, of the least values along an axis, by default among all elements.
@@ -354,10 +373,7 @@ class Operators(NDBuffer):
         if numpys:
             _check_numpys(name, numpys)
         operations = RECORDER.get() or import_module(_REDUCTIONS).reductions(self)
-        try:
-            made: A = operations.reduce(name, self, axis, keepdims)
-        except SlangPyRtError as error:
-            raise shortened(error) from error.__cause__
+        made: A = operations.reduce(name, self, axis, keepdims)
         return made
 
 

@@ -21,16 +21,16 @@ _MAGENTA = (255, 0, 255, 255)
 def is_image(element: SlangType, shape: tuple[int, ...]) -> bool:
     """Return whether an array shows as a picture.
 
-    Its numbers are of type ``float``, ``half``, ``double`` or ``uint8_t``. It has two dimensions, of vectors of 3 or
-    4 or of numbers; or three, of which the last one is 1, 3 or 4. If its elements are numbers, it has 8 rows and
-    columns at least.
+    Its numbers are of type ``float``, ``half``, ``bfloat16``, ``double`` or ``uint8_t``. It has two dimensions, of
+    vectors of 3 or 4 or of numbers; or three, of which the last one is 1, 3 or 4. If its elements are numbers, it has
+    8 rows and columns at least.
     """
-    if element.scalar not in ("float", "half", "double", "uint8_t"):
+    if element.kind != "storage" and element.scalar not in ("float", "half", "double", "uint8_t"):
         return False
     if element.kind == "vector":
         return len(shape) == 2 and element.shape in ((3,), (4,))
     channels = shape[2:] in ((), (1,), (3,), (4,))
-    return element.kind == "scalar" and len(shape) >= 2 and channels and min(shape[:2]) >= 8
+    return element.kind in ("scalar", "storage") and len(shape) >= 2 and channels and min(shape[:2]) >= 8
 
 
 def png(array: npt.NDArray[Any], least: int = 1) -> bytes | None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from slangpy_rt.arrays.layout import Laid, layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.operators import Operators
-from slangpy_rt.core.checks import no_memory, whole
+from slangpy_rt.core.checks import no_memory, short_traceback, short_tracebacks, whole
 from slangpy_rt.core.conversion import as_array, as_element, is_number
 from slangpy_rt.core.dtypes import (
     BFLOAT16,
@@ -51,6 +51,8 @@ class _Both:
         return self._of_instance.__get__(instance, owner)
 
 
+@short_tracebacks("full", "zeros", "ones", "linspace", "arange", "broadcast_to", "with_grads", "point_to")
+@short_tracebacks("copy_from")
 class Tensor(Operators):
     """An array on a device. Make one with ``zeros``, ``ones``, ``full``, ``empty`` or ``from_numpy``."""
 
@@ -126,6 +128,7 @@ class Tensor(Operators):
         return cls._from_host(device, values, element)
 
     @classmethod
+    @short_traceback
     def _from_host(cls: type[T], device: DeviceCore, array: npt.ArrayLike, dtype: Any = None) -> T:
         """Copy host data to a new tensor.
 

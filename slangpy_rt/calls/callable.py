@@ -19,7 +19,7 @@ from slangpy_rt.calls.command_list import Call, CommandList
 from slangpy_rt.calls.prepared_calls import CallableFollower, PreparedCalls
 from slangpy_rt.calls.tuned import Tuned, with_choices
 from slangpy_rt.calls.uniform_setter import Hook, UniformSetter
-from slangpy_rt.core.checks import table, text, whole
+from slangpy_rt.core.checks import short_tracebacks, table, text, whole
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.core.wording import in_words
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound="SlangCallable")
 
 
+@short_tracebacks("map", "constants", "return_type", "group_size", "tune", "type_conformances", "stream")
 class SlangCallable(UniformSetter, ABC):
     """A function or a kernel of a Slang module. It does not change: a modifier returns a new one.
 

@@ -14,10 +14,12 @@ from slangpy_rt.arguments.adapters import thread_states
 from slangpy_rt.calls.bound_method import BoundMethod
 from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.raw_kernel import Kernel
+from slangpy_rt.core.checks import short_traceback
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
 
 
+@short_traceback
 def compile(calls: Iterable[partial[Any]], /) -> None:
     """Compile the kernels of some calls, several at a time, and run none of the calls.
 

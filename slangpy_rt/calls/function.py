@@ -16,7 +16,7 @@ from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, want_back
 from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.calls.prepared_calls import MISS
-from slangpy_rt.core.checks import group_sizes, shortened
+from slangpy_rt.core.checks import group_sizes, short_tracebacks, shortened
 from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.slang.declarations import find_overloads, gone
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _RASTER = "slangpy_rt.graphics.raster"
 
 
+@short_tracebacks("bind", "value_and_grad", "dispatch", "raster", "source", "explain")
 class Function(SlangCallable):
     """A Slang function, to be called over arrays. Modules make them: ``module.add``.
 

@@ -15,14 +15,15 @@ from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.struct import Struct
 from slangpy_rt.calls.tuned import Tuned
-from slangpy_rt.core.checks import flag, shortened, table
+from slangpy_rt.core.checks import flag, short_tracebacks, table
 from slangpy_rt.core.checks import path as checked_path
 from slangpy_rt.core.checks import text as checked_text
 from slangpy_rt.core.conversion import describe_name
 from slangpy_rt.core.dtypes import element_type
-from slangpy_rt.core.errors import BindError, SlangPyRtError
+from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import ModuleInfo, SlangType, StructInfo
 from slangpy_rt.core.wording import in_words, meant
+from slangpy_rt.runtime.compile_progress import compiling
 from slangpy_rt.runtime.core import a_device
 from slangpy_rt.slang.declarations import find_overloads
 from slangpy_rt.tuning.config import Config, product_of, value_of
@@ -39,6 +40,7 @@ _NEW = re.compile(r"\bnew\b")
 _PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 
 
+@short_tracebacks("load_from_file", "load_from_source", "find_function", "find_struct", "__getitem__")
 class Module:
     """The functions, structs and kernels of a Slang module, ready to be used on a device.
 
@@ -67,7 +69,7 @@ class Module:
             warnings.warn(
                 f"module '{self.name}': it declares {', '.join(hidden)}, as Module's own members are named; use "
                 f"module['{hidden[0]}'] for what the file declares.",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     @classmethod
@@ -119,10 +121,7 @@ class Module:
                 choices, lambda flags: cls.load_from_file(device, path, flags, constants, link, strict_broadcasting)
             )
         found, text, places = read_source(where, path, device.include_paths)
-        try:
-            source = _source(where, device, Path(found).stem, found, text, defines, constants, link, places)
-        except SlangPyRtError as error:
-            raise shortened(error) from error.__cause__
+        source = _source(where, device, Path(found).stem, found, text, defines, constants, link, places)
         return cls(device, source, strict_broadcasting)
 
     @classmethod
@@ -169,10 +168,7 @@ class Module:
                 choices,
                 lambda flags: cls.load_from_source(device, name, source, flags, constants, link, strict_broadcasting),
             )
-        try:
-            made = _source(where, device, name, f"{name}.slang", source, defines, constants, link)
-        except SlangPyRtError as error:
-            raise shortened(error) from error.__cause__
+        made = _source(where, device, name, f"{name}.slang", source, defines, constants, link)
         return cls(device, made, strict_broadcasting)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -201,8 +197,7 @@ class Module:
         type_ = getattr(found, "slang_type", found)  # an enum is a class with this attribute
         if isinstance(found, Struct) or not isinstance(type_, SlangType):
             return found if isinstance(found, Struct) else None
-        # A key that no name in Slang is equal to.
-        made: Struct = self._items.setdefault(f"type {name}", Struct(self._scope, StructInfo(type_)))
+        made: Struct = self._items.setdefault(f"{_TYPE}{name}", Struct(self._scope, StructInfo(type_)))
         return made
 
     def require_function(self, name: str) -> Function:
@@ -280,7 +275,7 @@ class Module:
         names = [*(f.name for f in info.functions), *(e.name for e in info.entry_points)]
         # Slang makes the Differential of a struct that has none.
         structs = (s.type.name for s in info.structs if not s.type.name.endswith(".Differential"))
-        return list(dict.fromkeys([*names, *structs]))
+        return list(dict.fromkeys([*names, *structs, *(e.name for e in info.enums)]))
 
     def _nothing(self, name: str) -> str:
         if stage := dict(self.info.stages).get(name):
@@ -296,6 +291,10 @@ class Module:
             f"module '{self.name}' has no function or type '{describe_name(name)}'; it has {listed}."
             f"{meant(name, self._names())}"
         )
+
+
+# In front of the name of a type that ``find_struct`` made a Struct of; no name in Slang begins so.
+_TYPE = "type "
 
 
 class _Variants:
@@ -319,7 +318,7 @@ class _Variants:
 
 
 class _Names:
-    """Drops a module's looked-up attributes when its text changes, and items whose name is now of another kind."""
+    """Drops a module's looked-up attributes when its text changes, and items that its declaration no longer fits."""
 
     def __init__(self, attributes: dict[str, Any], items: dict[str, Any], scope: Scope) -> None:
         self.names: set[str] = set()
@@ -330,14 +329,16 @@ class _Names:
         """Do nothing: names remember no calls."""
 
     def source_changed(self) -> None:
-        """Drop the attributes, so that each is looked up anew, and items whose name is now of another kind."""
+        """Drop the attributes, so that each is looked up anew, enums, and items whose name is now of another kind."""
         while self.names:
             self._attributes.pop(self.names.pop(), None)
         info = self._scope.source.info
         kinds: dict[str, type] = {f.name: Function for f in info.functions}
         kinds |= {s.type.name: Struct for s in info.structs} | {e.name: Kernel for e in info.entry_points}
         for name, item in list(self._items.items()):
-            if name in kinds and not isinstance(item, kinds[name]):
+            # Enums and types are constants, where functions, structs and kernels read their declarations anew.
+            constant = isinstance(item, (type, SlangType)) or name.startswith(_TYPE)
+            if constant or (name in kinds and not isinstance(item, kinds[name])):
                 del self._items[name]
 
 
@@ -422,15 +423,6 @@ def _source(
     flags = tuple(sorted((k, macro_text(where, k, v)) for k, v in table(where, "defines", defines).items()))
     constants = table(where, "constants", constants)
     linked = tuple(module._scope.source for module in link)
-    return Source(
-        device.cache,
-        device.backend.target,
-        name,
-        path,
-        text,
-        device.include_paths,
-        flags,
-        constants,
-        linked,
-        places,
-    )
+    target, folders = device.backend.target, device.include_paths
+    with compiling(f"module {name}", device.name):
+        return Source(device.cache, target, name, path, text, folders, flags, constants, linked, places)

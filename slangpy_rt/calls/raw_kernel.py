@@ -12,8 +12,8 @@ from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
 from slangpy_rt.arguments.stand_ins import ask, hand_back, want_back
 from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList, add
-from slangpy_rt.core.checks import group_sizes, thread_counts
-from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.checks import group_sizes, short_tracebacks, shortened, thread_counts
+from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.core.types import EntryPoint, FunctionSig, SlangType
 from slangpy_rt.slang.declarations import gone
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from slangpy_rt.calls.prepared import PreparedCall
 
 
+@short_tracebacks("append_to", "source", "explain", "bind")
 class Kernel(SlangCallable):
     """A compute kernel. Modules make them of ``[numthreads]`` functions; ``dispatch`` runs them.
 
@@ -117,27 +118,30 @@ class Kernel(SlangCallable):
         UnsupportedError
             If the kernel shares memory or waits within a group and the device has no groups.
         """
-        if threads is None or "vars" in named or "thread_count" in named:
-            from slangpy_rt.calls.dispatches import taken  # few programs need it
+        try:
+            if threads is None or "vars" in named or "thread_count" in named:
+                from slangpy_rt.calls.dispatches import taken  # few programs need it
 
-            names = [p.name for sig in self.overloads for p in sig.params]
-            threads, named, uniforms = taken(f"{self.name}.dispatch", names, threads, named)
-            if uniforms:
-                self.set(uniforms).dispatch(threads, *args, **named)
-                return
-        if "_append_to" in named:
-            commands = named.pop("_append_to")
-            if commands is not None:
-                self.append_to(commands, threads, *args, **named)
-                return
-        call, values, asked = self._dispatched(threads, args, named)
-        if self._stream is None:
-            call.run(values)
-        else:
-            call.run_on(self._stream, values)
-        told = want_back(asked)
-        if told:
-            hand_back(told, call.written(values))
+                names = [p.name for sig in self.overloads for p in sig.params]
+                threads, named, uniforms = taken(f"{self.name}.dispatch", names, threads, named)
+                if uniforms:
+                    self.set(uniforms).dispatch(threads, *args, **named)
+                    return
+            if "_append_to" in named:
+                commands = named.pop("_append_to")
+                if commands is not None:
+                    self.append_to(commands, threads, *args, **named)
+                    return
+            call, values, asked = self._dispatched(threads, args, named)
+            if self._stream is None:
+                call.run(values)
+            else:
+                call.run_on(self._stream, values)
+            told = want_back(asked)
+            if told:
+                hand_back(told, call.written(values))
+        except SlangPyRtError as error:
+            raise shortened(error) from error.__cause__
 
     def append_to(self, commands: CommandList, threads: Any, /, *args: Any, **named: Any) -> None:
         """Record a dispatch in a command list instead of running it; the arguments are those of ``dispatch``."""

@@ -7,13 +7,14 @@ from typing import Any
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.calls.callable import check_scope
 from slangpy_rt.calls.function import Function
-from slangpy_rt.core.checks import text
+from slangpy_rt.core.checks import short_tracebacks, text
 from slangpy_rt.core.conversion import describe_name
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import FunctionSig, SlangType, StructInfo
 from slangpy_rt.slang.declarations import with_this
 
 
+@short_tracebacks("__call__", "__getitem__")
 class Struct:
     """A Slang struct. Modules make them: ``module.Ray``.
 

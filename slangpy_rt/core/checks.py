@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -18,7 +19,10 @@ from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import BindError, OutOfMemoryError, SlangPyRtError
 from slangpy_rt.core.wording import in_words
 
-E = TypeVar("E", bound=SlangPyRtError)
+E = TypeVar("E", bound=Exception)
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 _MOST_THREADS = 2**31 - 1
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 # Frames in these files are steps of this package: its own, and those of ``with`` statements.
@@ -93,7 +97,7 @@ def is_callers(error: BaseException) -> bool:
 
 
 def shortened(error: E) -> E:
-    """Return a caught SlangPyRtError without its frames, for a ``raise`` near the user's line.
+    """Return a caught error of this package without its frames, for a ``raise`` near the user's line.
 
     Frames stay if code of others is among them, such as a method of an argument, and with ``SLANGPY_RT_DEBUG``.
     """
@@ -103,6 +107,35 @@ def shortened(error: E) -> E:
     if frames is None and not CONFIG.debug:
         error.__traceback__ = None
     return error
+
+
+def short_traceback(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function whose SlangPyRtErrors end one line below the caller's in tracebacks.
+
+    It takes 0.1 us a call. Functions of which that is a part worth counting have a ``try`` of their own.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> R:
+        try:
+            return function(*args, **named)
+        except SlangPyRtError as error:
+            raise shortened(error) from error.__cause__
+
+    return call
+
+
+def short_tracebacks(*names: str) -> Callable[[type[T]], type[T]]:
+    """Return a decorator of classes that makes ``short_traceback`` of methods and class methods, given by name."""
+
+    def changed(cls: type[T]) -> type[T]:
+        for name in names:
+            found = vars(cls)[name]
+            made = short_traceback(found.__func__ if isinstance(found, classmethod) else found)
+            setattr(cls, name, classmethod(made) if isinstance(found, classmethod) else made)
+        return cls
+
+    return changed
 
 
 def no_memory(where: str, error: MemoryError) -> OutOfMemoryError:

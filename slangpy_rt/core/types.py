@@ -205,6 +205,8 @@ class ModuleInfo:
         followed, or an empty string.
     stages : tuple of (str, str)
         Shaders of graphics and of ray tracing by name, with their stage; no device runs them.
+    enums : tuple of SlangType
+        Each enum, with its cases.
     """
 
     name: str
@@ -219,6 +221,7 @@ class ModuleInfo:
     declares: tuple[str, ...] = ()
     places: tuple[tuple[str, str], ...] = ()
     stages: tuple[tuple[str, str], ...] = ()
+    enums: tuple[SlangType, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,11 @@ class Image:
         """How many levels there are."""
         return len(self._pyramid.sizes)
 
+    def _repr_png_(self) -> bytes | None:
+        """Return a PNG of the largest level, for notebooks, as the Tensor does."""
+        made: bytes | None = self.texels._repr_png_()
+        return made
+
     def update(self) -> None:
         """Make the smaller levels of the largest one, after it was written to."""
         self._pyramid.shrink(Runner())

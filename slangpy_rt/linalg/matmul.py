@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.core.checks import shortened
+from slangpy_rt.core.checks import short_tracebacks, shortened
 from slangpy_rt.core.errors import SlangPyRtError
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from slangpy_rt.linalg.arrays import Arrays
 
 
+@short_tracebacks("append_to", "bwds")
 class Matmul:
     """The product of matrices, ``activation(alpha * a @ b + bias)``, as a function with a backward derivative.
 
@@ -84,9 +85,12 @@ class Matmul:
         UnsupportedError
             If the device has no such elements in memory.
         """
-        return self._multiply(
-            None, a, b, transpose_a, transpose_b, out, out_dtype, alpha, bias, activation, device, precision
-        )
+        try:
+            return self._multiply(
+                None, a, b, transpose_a, transpose_b, out, out_dtype, alpha, bias, activation, device, precision
+            )
+        except SlangPyRtError as error:
+            raise shortened(error) from error.__cause__
 
     def append_to(
         self,
@@ -218,10 +222,7 @@ class Matmul:
 
                 return taped(product.bias_last())
             return arrays.differentiable(product.bias_last())
-        try:
-            out = multiply(product, commands)
-        except SlangPyRtError as error:
-            raise shortened(error) from error.__cause__
+        out = multiply(product, commands)
         self._libraries[type(a)] = arrays
         return out
 

@@ -7,6 +7,7 @@ from math import inf, log, sqrt
 from typing import Any
 
 from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.core.checks import short_traceback
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.optim.kernels import kernels
@@ -42,6 +43,7 @@ class Adam(Optimizer):
     # Whether the decay changes the parameter and leaves the gradient alone.
     _decoupled = False
 
+    @short_traceback
     def __init__(
         self,
         parameters: Iterable[Tensor] | Mapping[str, Tensor],
@@ -130,6 +132,7 @@ class AdamW(Adam):
 
     _decoupled = True
 
+    @short_traceback
     def __init__(
         self,
         parameters: Iterable[Tensor] | Mapping[str, Tensor],

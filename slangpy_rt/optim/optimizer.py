@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.command_list import CommandList
+from slangpy_rt.core.checks import short_traceback, short_tracebacks
 from slangpy_rt.core.conversion import is_number
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Call = Callable[..., Any]
 
 
+@short_tracebacks("step", "append_to", "zero_grad")
 class Optimizer(ABC):
     """What ``SGD``, ``Adam`` and ``AdamW`` have in common.
 
@@ -152,6 +154,7 @@ class Number:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else instance.__dict__[self._name]
 
+    @short_traceback
     def __set__(self, instance: Any, value: Any) -> None:
         where = f"{type(instance).__name__}: {self._name}"
         instance.__dict__[self._name] = number(where, value, self._least, self._below)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 
 from slangpy_rt.arrays.tensor import Tensor
-from slangpy_rt.core.checks import flag
+from slangpy_rt.core.checks import flag, short_traceback
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.optim.optimizer import Call, Number, Optimizer
 
@@ -49,6 +49,7 @@ class SGD(Optimizer):
     momentum = Number(0, 1, "The share of the velocity that stays.")
     weight_decay = Number(0, inf, "The share of the parameter that is added to its gradient.")
 
+    @short_traceback
     def __init__(
         self,
         parameters: Iterable[Tensor] | Mapping[str, Tensor],

@@ -1,4 +1,7 @@
-"""Tells on a terminal or in a notebook that a kernel is being compiled, if that takes long."""
+"""Tells on a terminal or in a notebook that something is being compiled, if that takes long.
+
+Several threads may compile at once: a terminal then has one line for all, and a notebook a line for each.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,10 @@ from typing import Any
 
 # Seconds of a compilation after which it is shown.
 _QUIET = 0.5
+# What the line on the terminal is about, the latest last. There is one terminal, so there is one list.
+_LINE: list[_Terminal] = []
+_LOCK = threading.Lock()
+_ERASE = "\r\x1b[K"
 
 
 @contextmanager
@@ -41,20 +48,30 @@ def compiling(title: str, device: str) -> Iterator[None]:
 
 
 class _Terminal:
-    """A line on the terminal, which is erased at the end."""
+    """A line on the terminal, which is erased when the last one has ended."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._shown = False
 
     def begin(self) -> None:
-        # What takes two lines could not be erased.
-        self._write(f"slangpy_rt: {self._text} ..."[: shutil.get_terminal_size().columns - 1])
-        self._shown = True
+        with _LOCK:
+            self._write(_ERASE if _LINE else "")
+            _LINE.append(self)
+            self._draw()
 
     def end(self, seconds: float) -> None:
-        if self._shown:
-            self._write("\r\x1b[K")
+        with _LOCK:
+            if self in _LINE:
+                _LINE.remove(self)
+                self._write(_ERASE)
+                self._draw()
+
+    def _draw(self) -> None:
+        if _LINE:
+            others = f", and {len(_LINE) - 1} more" if len(_LINE) > 1 else ""
+            # What takes two lines could not be erased.
+            room = shutil.get_terminal_size().columns - len(f"slangpy_rt: {others} ...") - 1
+            self._write(f"slangpy_rt: {_LINE[-1]._text[:room]}{others} ...")
 
     @staticmethod
     def _write(text: str) -> None:

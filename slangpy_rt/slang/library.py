@@ -45,8 +45,14 @@ _NOT_EMITTED = "unexpected IR opcode during code emit"
 _ABORTED = re.compile(r"\Aerror\[E99997\]: Slang compilation aborted [^\n]*\n(?:For assistance, [^\n]*\n)?")
 _ASSISTANCE = re.compile(r"^For assistance, [^\n]*\n?", re.M)
 _NO_CPP = (
-    "For the CPU, Slang 2026.12 has no code for this atomic operation. InterlockedAdd and the like, in a file "
-    "that has 'import slangpy_rt;', and elements of RWTensor<Atomic<T>, N> have it on every device."
+    "For the CPU, Slang 2026.12 has no code for this atomic operation. InterlockedAdd(p[i], x) of a pointer T *p and "
+    "its like, in a file that has 'import slangpy_rt;', and elements of RWTensor<Atomic<T>, N> have it on every "
+    "device."
+)
+_ALONE = "expected an expression of type 'Atomic<"
+_NOT_ALONE = (
+    "An Atomic<T> has to be an element of memory that threads share: declare RWTensor<Atomic<T>, N> t, and use t[i], "
+    "or a pointer Atomic<T> *p."
 )
 _INTERNAL = "internal compiler error"
 _IN_DERIVATIVE = (
@@ -187,6 +193,8 @@ def failure(note: Out, what: str, source: str = "") -> CompileError:
             _ASSISTANCE.sub("", _ABORTED.sub("", text)).partition("\nerror[E99997]")[0].rstrip()
             + f"\n{_IN_DERIVATIVE}"
         )
+    if _ALONE in text:
+        text += f"\n{_NOT_ALONE}"
     if _NO_NEIGHBOURS in text:
         text += "\nOnly pixels have neighbours from which a level follows: use SampleLevel(sampler, at, level)."
     if _TOO_LONG in text:

@@ -75,6 +75,7 @@ def module_info(
         tuple(reflector.constants(decl)),
         tuple(reflector.uniforms(decl, prepared.uniforms)),
         stages=tuple(reflector.stages(decl)),
+        enums=tuple(reflector.enum_types(decl)),
         prints=any(map(prints_in, [text, *texts])),
     )
 

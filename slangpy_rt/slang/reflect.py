@@ -115,15 +115,18 @@ class Reflector:
             if kind == _abi.SLANG_DECL_KIND_UNSUPPORTED_FOR_REFLECTION and not self._decl_name(child):
                 yield child
 
-    def enums(self, decl: int, prefix: str = "") -> Iterator[tuple[str, list[str]]]:
+    def enums(self, decl: int) -> Iterator[tuple[str, list[str]]]:
         """Yield the qualified name of each of a module's enums, and the names of its cases."""
-        for child, kind, space in self._members(decl, prefix):
-            name = space + self._decl_name(child)
-            if kind == _abi.SLANG_DECL_KIND_ENUM:
-                names = (self._decl_name(c) for c, k in self._children(child) if k != _abi.SLANG_DECL_KIND_FUNC)
-                yield name, [n for n in names if n.isidentifier()]
-            elif kind == _abi.SLANG_DECL_KIND_STRUCT:
-                yield from self.enums(child, f"{name}.")
+        for child, name in self._enum_decls(decl):
+            names = (self._decl_name(c) for c, k in self._children(child) if k != _abi.SLANG_DECL_KIND_FUNC)
+            yield name, [n for n in names if n.isidentifier()]
+
+    def enum_types(self, decl: int) -> Iterator[SlangType]:
+        """Yield a module's enums whose cases are known, as types."""
+        for child, _ in self._enum_decls(decl):
+            type_ = self.types.type(self._native.spReflection_getTypeFromDecl(child))
+            if type_.cases:
+                yield type_
 
     def variables(self, decl: int) -> Iterator[tuple[str, int, int]]:
         """Yield (qualified name, address of the declaration, address of the variable) of each global variable."""
@@ -211,6 +214,15 @@ class Reflector:
         """Return the graphics or ray tracing stage that a function's attribute names, or an empty string."""
         found = self._attribute(function, STAGE, 1)
         return STAGES[found[0]] if found else ""
+
+    def _enum_decls(self, decl: int, prefix: str = "") -> Iterator[tuple[int, str]]:
+        """Yield the declaration and the qualified name of each of a module's enums, those in its structs included."""
+        for child, kind, space in self._members(decl, prefix):
+            name = space + self._decl_name(child)
+            if kind == _abi.SLANG_DECL_KIND_ENUM:
+                yield child, name
+            elif kind == _abi.SLANG_DECL_KIND_STRUCT:
+                yield from self._enum_decls(child, f"{name}.")
 
     def _threads(self, function: int) -> tuple[int, int, int] | None:
         found = self._attribute(function, THREADS, 3)

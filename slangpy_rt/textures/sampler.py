@@ -8,7 +8,7 @@ from typing import Any
 
 from slangpy_rt.arrays.layout import Laid
 from slangpy_rt.backends.images import Images, SamplerDesc
-from slangpy_rt.core.checks import whole
+from slangpy_rt.core.checks import short_tracebacks, whole
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.wording import in_words, meant
 from slangpy_rt.runtime.core import DeviceCore, a_device
@@ -23,6 +23,7 @@ _MOST_LEVEL = 1000.0
 _MOST_BIAS = 16.0
 
 
+@short_tracebacks("__init__")
 class Sampler(Laid):
     """A way to look up a texture, for ``SamplerState`` parameters.
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from slangpy_rt.arrays.layout import Laid
 from slangpy_rt.backends.images import Image, ImageDesc
-from slangpy_rt.core.checks import flag, whole
+from slangpy_rt.core.checks import flag, short_tracebacks, whole
 from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, OutOfMemoryError
@@ -25,6 +25,7 @@ from slangpy_rt.textures.sampler import images_of, sampler_of
 from slangpy_rt.textures.texels import RANKS, converted, smaller, with_channels
 
 
+@short_tracebacks("from_numpy", "to_numpy", "copy_from", "copy_to", "mip", "generate_mips", "with_sampler")
 class Texture(Laid):
     """An image on a device, for ``Texture2D`` and ``RWTexture2D`` parameters, or texel by texel for ``float4`` ones.
 
@@ -190,6 +191,14 @@ class Texture(Laid):
     def __repr__(self) -> str:
         level = "" if self.layout.level is None else f", level {self.layout.level}"
         return f"{self.summary}{level} on {self.device.name!r}"
+
+    def _repr_png_(self) -> bytes | None:
+        """Return a PNG of the largest level of a plain texture, for notebooks; None if there is none to show."""
+        from slangpy_rt.arrays.picture import SMALLEST, png
+
+        desc = self.layout.desc
+        plain = desc.dims == "2d" and not desc.array and desc.format.channels != 2 and desc.format.dtype.char in "Bef"
+        return png(self.to_numpy(), SMALLEST) if plain and not self.device.closed else None
 
     def handle(self, writes: bool, sampler: Any = None) -> int:
         """Return the number by which kernels find the texture; the arguments are those of ``Images.image_handle``."""

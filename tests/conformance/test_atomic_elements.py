@@ -343,6 +343,9 @@ def test_what_is_refused(device: spy.Device) -> None:
         )
         with pytest.raises(spy.CompileError, match=r"RWStructuredBuffer of Atomic<T> have its methods\.$"):
             module_of(device, f"void f({type_} t) {{ t[0].add(1); }}")
+    module = module_of(device, "void f(inout Atomic<uint> t) { t.add(1); }")
+    with pytest.raises(spy.CompileError, match=r"declare RWTensor<Atomic<T>, N> t, and use t\[i\], or a pointer"):
+        module.f(element)
     module = module_of(device, "void f(RWTensor<Atomic<float>, 1> t) { t[0].and(1.0); }")
     with pytest.raises(spy.CompileError, match=r"and, or and xor take integers of 32 or 64 bits\.$"):
         module.f(spy.Tensor.zeros(device, 4))
@@ -374,8 +377,9 @@ def test_what_the_cpu_lacks_is_explained(tmp_path: Path) -> None:
         text = str(error.value)
         assert quoted in text and "aborted" not in text and "github" not in text
         assert text.endswith(
-            "For the CPU, Slang 2026.12 has no code for this atomic operation. InterlockedAdd and the like, in a "
-            "file that has 'import slangpy_rt;', and elements of RWTensor<Atomic<T>, N> have it on every device."
+            "For the CPU, Slang 2026.12 has no code for this atomic operation. InterlockedAdd(p[i], x) of a pointer "
+            "T *p and its like, in a file that has 'import slangpy_rt;', and elements of RWTensor<Atomic<T>, N> have "
+            "it on every device."
         )
     # What the message says helps.
     inner = tmp_path / "inner.slang"

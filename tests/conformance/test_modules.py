@@ -172,12 +172,12 @@ def test_types_and_names(device: spy.Device) -> None:
         "struct Box { float3 size; float volume() { return size.x * size.y * size.z; } };\n"
         "T same<T>(T x) { return x; }\n",
     )
+    assert {"same", "Box", "Level"} <= set(dir(module))
     assert module["ns.f"](2.0) == 2
     assert module.Level.high == 7 and module.Level.low.name == "low"
     assert module.Box.fields == {"size": "float3"}
     assert module.float3.shape == (3,) and module.float.scalar == "float"
     assert module["same<int>"](3) == 3
-    assert {"same", "Box"} <= set(dir(module))
     with pytest.raises(spy.BindError, match="has no function or type 'nothing'"):
         module["nothing"]
     with pytest.raises(AttributeError, match="has no function or type 'nothing'"):

@@ -90,6 +90,34 @@ def test_images_of_scalars(device: spy.Device, dtype: str, requires: Requires) -
         assert (shown == (1 if dtype == "uint8_t" else 255)).all()
 
 
+def test_images_of_bfloat16(device: spy.Device) -> None:
+    values = np.linspace(0, 1, 80, dtype=np.float32).reshape(8, 10)
+    image = spy.Tensor.from_numpy(device, values, "bfloat16")
+    rounded = spy.Tensor.from_numpy(device, image.astype("float").to_numpy())
+    np.testing.assert_array_equal(decode(image._repr_png_()), decode(rounded._repr_png_()))
+
+
+def test_textures_and_images(device: spy.Device, requires: Requires) -> None:
+    values = np.random.default_rng(1).random((5, 9, 4), np.float32)
+    shown = decode(spy.Tensor.from_numpy(device, values, "float4")._repr_png_())
+    image = spy.Image(spy.Tensor.from_numpy(device, values, "float4"), mips=True)
+    np.testing.assert_array_equal(decode(image._repr_png_()), shown)
+    requires("textures")
+    texture = spy.Texture.from_numpy(device, values)
+    np.testing.assert_array_equal(decode(texture._repr_png_()), shown)
+    stored = (values * 255).astype(np.uint8)
+    texture = spy.Texture.from_numpy(device, stored[..., 0])
+    np.testing.assert_array_equal(decode(texture._repr_png_())[::29, ::29], stored[..., 0])
+    for other in (values[..., :2], np.ones((9, 9), np.uint32)):
+        assert spy.Texture.from_numpy(device, other)._repr_png_() is None
+
+
+def test_closed_devices_show_nothing() -> None:
+    with spy.Device("cpu") as device:
+        image = spy.Tensor.ones(device, (9, 9))
+    assert image._repr_png_() is None
+
+
 @pytest.mark.parametrize(
     ("dtype", "shape"),
     [

@@ -51,6 +51,18 @@ def test_the_next_call_runs_the_new_text(device: spy.Device, path: Path, write: 
     assert (module.f(values) == values * 10).all()
 
 
+def test_enums_and_other_types_are_those_of_the_new_text(device: spy.Device, path: Path, write: Write) -> None:
+    function = "float f(Level x) { return int(x); }\n"
+    write("enum Level { low, high }\ntypedef float3 Color;\n" + function)
+    module = spy.Module.load_from_file(device, path)
+    assert module.find_struct("Level").slang_type.cases[0] == ("low", 0) and module.Color.name == "float3"
+    assert [case.name for case in module.Level] == ["low", "high"] and module.f("high") == 1
+    write("enum Level { high = 5, top = 9 }\ntypedef float4 Color;\n" + function)
+    assert module.f("top") == 9 and module.Color.name == "float4"
+    assert dict(module.Level.__members__) == {"high": 5, "top": 9} and module["Level"] is module.Level
+    assert module.f(module.Level.high) == 5 and module.find_struct("Level").slang_type.cases[0] == ("high", 5)
+
+
 def test_touching_a_file_changes_nothing(device: spy.Device, path: Path, write: Write) -> None:
     write("float f(float x) { return x + 2; }")
     module = spy.Module.load_from_file(device, path)

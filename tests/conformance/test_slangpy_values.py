@@ -62,6 +62,11 @@ def test_blocks_of_resources_stay(device: spy.Device) -> None:
         "float f(float x) { return x; }"
     )
     assert spy.Module.load_from_source(device, "nested", text).f(2.0) == 2
+    text = "struct P { float a; RWStructuredBuffer<float> b; }; ParameterBlock<P> p; float f(float x) { return x; }"
+    with pytest.raises(
+        spy.BindError, match=r"^f\.set: there is no uniform 'p'; the module has none\. What is declared"
+    ):
+        spy.Module.load_from_source(device, "buffers", text).f.set(p={"a": 1.0})
     text = "struct Q { float a; }; struct R { ParameterBlock<Q> q; }; float f(float x) { return x; }"
     assert spy.Module.load_from_source(device, "inner", text).f(2.0) == 2
 

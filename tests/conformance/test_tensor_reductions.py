@@ -116,6 +116,19 @@ def test_halves_and_bools(device: spy.Device) -> None:
     assert (x.all().item(), (x == x).all().item()) == (bool(data(4, 9).all()), True)
 
 
+def test_any_and_all_of_nothing(device: spy.Device) -> None:
+    for shape, axis in (((0,), None), ((0, 3), 0), ((0, 3), 1), ((2, 0), 1)):
+        a, t = np.zeros(shape, np.float32), spy.Tensor.zeros(device, shape)
+        for name in ("any", "all"):
+            got = getattr(t, name)(axis)
+            assert got.dtype.name == "bool"
+            np.testing.assert_array_equal(got.to_numpy(), getattr(a, name)(axis))
+    with pytest.raises(
+        spy.ShapeError, match=r"^Tensor\.any: axis 2 does not name different dimensions of Tensor<bool>"
+    ):
+        spy.Tensor.zeros(device, 3).any(axis=2)
+
+
 def test_numbers_that_are_none(device: spy.Device) -> None:
     a = data(100)
     a[[40, 70]] = np.nan

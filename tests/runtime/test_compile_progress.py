@@ -39,6 +39,25 @@ def test_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert screen.getvalue() == "slangpy_rt: compiling slow for cpu ...\r\x1b[K"
 
 
+def test_several_share_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(compile_progress, "_QUIET", 0.0)
+    monkeypatch.setenv("COLUMNS", "50")
+    with compiling("first", "cpu"):
+        time.sleep(0.05)
+        with compiling("second" * 9, "cpu"):
+            time.sleep(0.05)
+    shown = screen.getvalue().split("\r\x1b[K")
+    assert [line.rstrip(" .") for line in shown] == [
+        "slangpy_rt: compiling first for cpu",
+        "slangpy_rt: compiling secondsecon, and 1 more",
+        "slangpy_rt: compiling first for cpu",
+        "",
+    ]
+    assert max(map(len, shown)) == 49
+
+
 @pytest.mark.parametrize("stream", [io.StringIO(), None])
 def test_nobody_looks_on(monkeypatch: pytest.MonkeyPatch, stream: Any) -> None:
     monkeypatch.setattr(sys, "stderr", stream)
@@ -71,6 +90,7 @@ def test_a_kernel_that_is_compiled(device: spy.Device, monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr(compile_progress, "_QUIET", 0.0)
     module = spy.Module.load_from_source(device, "shown", f"float shown(float x) {{ return x + {time.time()}; }}")
+    assert f"compiling module shown for {device.name} ..." in screen.getvalue()
     module.shown(1.0)
     assert f"compiling float shown(float x) for {device.name} ..." in screen.getvalue()
     before = screen.getvalue()

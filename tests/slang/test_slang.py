@@ -195,6 +195,7 @@ def test_structs_pointers_and_enums(info: ModuleInfo) -> None:
     assert [(f.name, f.type.name) for f in tensor.fields] == [("data", "float*"), ("shape", "uint[2]")]
     assert vectors.name == "Tensor<float3, 1>"
     assert (color.kind, color.name, color.scalar) == ("enum", "Color", "uint8_t")
+    assert info.enums == (color,) and color.cases == (("Red", 0), ("Green", 1))
     assert part.name == "Disk.Part"
     assert anything.name == "void*"
 

@@ -46,7 +46,16 @@ struct Circle
 }
 struct Box<T> { T inside; }
 enum Kind { Round, Square }
+enum class Level : uint8_t { low = 3, high, real }
+namespace inks { enum Ink { red, blue }; }
+struct Pair { float a; int b = 2; int dict() { return b; } static int name(int x) { return x; } }
+struct Ring { float r; __init(float r) { this.r = r; } __init(float r, float by) { this.r = r * by; } }
 float measure(Circle c, Kind k) { return c.radius; }
+float grade(Kind k, Level level) { return k == Kind.Square ? 2 : 1; }
+float around(Circle c, float x) { return c.radius * x; }
+T sum<T : __BuiltinArithmeticType>(T x, T y) { return x + y; }
+vector<T, 2> both<T : __BuiltinArithmeticType>(T x) { return vector<T, 2>(x, x); }
+T converted<T : IFloat>(float x) { return T(0.0); }
 int count(float x) { return int(x); }
 float either(float x) { return x; }
 int either(int x) { return x; }
@@ -103,7 +112,23 @@ m["name"](1, 2)
 m["_private"](0.5)
 m["Circle.is"](1)
 m.Circle.unit()
+m["Circle"].fields
+m.Pair.dict(m.Pair(1))
+m["Pair.name"](1)
+m.Pair["dict"](m.Pair(1))
+m.Pair.name.upper()
+m.Ring(1, by=2)["r"]
+m.Ring(np.zeros(3), 1).shape
 m.measure(object(), "Round")
+m.grade(1, 3)
+m.grade("Square", m.Level.high)
+m.grade([0, 1], spy.Tensor(device, m.Kind, 2))
+m.Kind.Round.value
+m["Kind"]
+m["inks.Ink"].red.name
+m["Box<float>"](1)["inside"]
+m.converted(1)
+m.sum(spy.float3(1), 2)
 m.shifted(1, None)
 m.shifted(1, 2.0)
 m.shifted(1, spy.Tensor(device))
@@ -136,6 +161,35 @@ m.circle(2)                                    # dict[str, Any]
 m.circle([2])                                  # npt.NDArray[Any]
 m.measure(object(), "Round")                   # Any
 m.kind(1)                                      # int
+m.kind([1])                                    # npt.NDArray[np.int32]
+m.grade("Round", 4)                            # float
+m.grade(m.Kind.Square, m.Level(3))             # float
+m.grade([0, 1], m.Level.low)                   # npt.NDArray[np.float32]
+m.grade("Square", spy.Tensor(device, m.Level, 2))  # spy.Tensor
+m.Circle(1)                                    # dict[str, Any]
+m.Circle([1.0, 2.0])                           # npt.NDArray[Any]
+m.Circle(radius=spy.Tensor(device))            # spy.Tensor
+m.Pair(1)                                      # dict[str, Any]
+m.Pair(1, b=np.arange(3))                      # npt.NDArray[Any]
+m.Ring(1, 2)                                   # dict[str, Any]
+m.Ring(spy.NDBuffer(device, "float", 2))       # spy.NDBuffer
+m.Circle.area({"radius": 1})                   # Any
+m.Circle.area(np.zeros(2, [("radius", "f4")]))            # npt.NDArray[np.float32]
+m.Circle.area(spy.Tensor(device, m.Circle, 2))  # spy.Tensor
+m.around({"radius": [1, 2]}, 1)                # Any
+m.around(spy.Tensor(device, m.Circle, 2), 1)   # spy.Tensor
+m.around(spy.Tensor(device, m.Circle, 2), [1, 2])  # spy.Tensor
+m.sum(1, 2)                                    # int
+m.sum(1, 2.0)                                  # float
+m.sum(np.float32(1), np.float32(1))            # float
+m.sum([1, 2], 3)                               # npt.NDArray[Any]
+m.sum(spy.Tensor(device), 3.0)                 # spy.Tensor
+m.both(1)                                      # npt.NDArray[Any]
+m.both(spy.Tensor(device))                     # spy.Tensor
+m.length_of([1, 2])                            # Any
+m.twice(spy.NDBuffer(device, "float", 2))      # spy.NDBuffer
+m.Level(3)                                     # _Level_enum
+m["inks.Ink"](1)                               # _inks_Ink_enum
 m.parts(1.5)                                   # tuple[float, int]
 m.parts(np.zeros(2))                           # tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]
 m.parts(spy.Tensor(device))                    # tuple[spy.Tensor, spy.Tensor]
@@ -173,7 +227,16 @@ m.pick([[1]], [1], 1, [1])            # arg-type
 m.pick(np.zeros(1), np.zeros(1), 1, 1)  # arg-type
 x = m.fill(np.zeros(3), 1)            # func-returns-value
 m.overload(1, 1)                      # arg-type
-m.Circle.area()                       # call-arg
+m.Circle.area()                       # call-overload
+m.Circle(1, 2)                        # call-overload
+m.Circle(diameter=1)                  # call-overload
+m.Circle("a")                         # call-overload
+m.Circle(1) + 1                       # operator
+m.Kind.Triangle                       # attr-defined
+m.grade("Triangle", 1)                # call-overload
+m.grade(1.5, 1)                       # call-overload
+m.twice()                             # call-overload
+m.sum(1, 2).nothing                   # attr-defined
 m.Circle.nothing                      # attr-defined
 m.Circle.grow({"radius": 1}, "a")     # arg-type
 m.Box                                 # attr-defined
@@ -198,7 +261,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             lines = (re.sub(" *  # ", ", ", line) for line in text.splitlines())
             imports = (
                 "from typing import Any\nfrom typing_extensions import assert_type\nimport numpy.typing as npt\n"
-                "if TYPE_CHECKING:\n    from example import _Optionals\n"
+                "if TYPE_CHECKING:\n    from example import _inks_Ink_enum, _Level_enum, _Optionals\n"
             )
             text = imports + "".join(f"assert_type({line})\n" for line in lines)
         (folder / f"{name}.py").write_text(BEGIN + text)
@@ -240,6 +303,7 @@ def test_results_are_of_those_types(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(folder)
     names: dict[str, Any] = {}
     exec(compile(BEGIN.replace('"null"', '"cpu"'), "begin.py", "exec"), names)
+    names |= {"_Level_enum": names["m"].Level, "_inks_Ink_enum": names["m"]["inks.Ink"]}
     for line in TYPES.replace("spy.Tensor(device)", "spy.Tensor(device, 'float', 3)").splitlines():
         call, _, said = line.rpartition("# ")
         if said != "Any":
@@ -308,15 +372,17 @@ def test_names_that_meet() -> None:
     assert [n.target.id for n in body.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)] == [
         "a_b",
         "Pair",
+        "Solo",
     ]
-    assert [n.name for n in body.body if isinstance(n, ast.ClassDef)] == ["Solo"]
+    (pair,) = [n.annotation for n in body.body if isinstance(n, ast.AnnAssign) and ast.unparse(n.target) == "Pair"]
+    assert ast.unparse(pair) == "_Pair_function"
 
 
 def test_structs_show_their_declaration() -> None:
     fields = (Field("x", FLOAT, "Across."), Field("y", FLOAT))
     info = StructInfo(SlangType("struct", "Pair", fields=fields), doc="Two numbers.")
     tree = ast.parse(stub_text(ModuleInfo("m", structs=(info,))))
-    pair = next(n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == "Pair")
+    pair = next(n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == "_Pair_struct")
     declaration = "struct Pair\n{\n    /// Across.\n    float x;\n    float y;\n}"
     assert ast.get_docstring(pair) == f"{declaration}\n\nTwo numbers."
 
