@@ -13,7 +13,7 @@ from slangpy_rt.core.structs import fields_of
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.stages import Declarations, Stages
 from slangpy_rt.graphics.triangles import Triangles
-from slangpy_rt.graphics.visibility import Edges, Kernels, Seen, over
+from slangpy_rt.graphics.visibility import Edges, Seen, kernels_of, over
 
 
 class Settings(NamedTuple):
@@ -79,8 +79,8 @@ class Drawn:
         derivative: str,
     ) -> None:
         self._settings, self._runner, self._of_shade, self._of_project = settings, runner, of_shade, of_project
-        where, device = stages.where, stages.device
-        self._color, self._triangles, self._leaves = declared.color, triangles, declared.leaves
+        where = stages.where
+        self.color, self._triangles, self._leaves = declared.color, triangles, declared.leaves
         self._project, self._pixel = stages.project, stages.pixel(declared)
         self._moves = derivative == "backward" and has_gradient(of_project)
         follows = derivative == "forward" and has_tangent(of_project)
@@ -91,10 +91,12 @@ class Drawn:
                 f"{where}: {self._project.name} is called over shape {corners.shape}; (corners,) or "
                 "(pictures, corners) was expected."
             )
-        triangles.check(where, corners.shape[-1])
+        #: How many corners there are.
+        self.corners = corners.shape[-1]
+        triangles.check(where, self.corners)
         self._corners = _followed(corners) if follows else corners
-        self._kernels: Kernels = device.once("graphics", lambda: Kernels(device))
-        self._antialias = self._kernels.of_color(self._color) if settings.antialias else None
+        self._kernels = kernels_of(stages.device)
+        self._antialias = self._kernels.of_color(self.color) if settings.antialias else None
         pictures = corners.shape[:-1]
         self._over = (*(pictures or (1,)), *settings.size)
         #: The picture's own shape, without the dimensions that were not asked for.
@@ -131,7 +133,7 @@ class Drawn:
                 if not given.layout.contiguous:
                     call(self._antialias["_spy_same"], given, _result=total)
                 image = image.with_grads(total, total)
-                self._kernels.add_silhouettes(self._runner, self._color, self._mixed(seen, image)[1:], given)
+                self._kernels.add_silhouettes(self._runner, self.color, self._mixed(seen, image)[1:], given)
             if self._moves or has_gradient(self._of_shade):
                 self._shaded(self._pixel.bwds, seen, image)
         if self._moves:
@@ -144,14 +146,14 @@ class Drawn:
         edges: Edges | bool = False
         if self._antialias is not None:
             edges = self._kernels.known_edges(runner, triangles) or True
-        others = {"image": (self._over, self._color)}
+        others = {"image": (self._over, self.color)}
         seen = None
         for k in range(self._settings.layers or 1):
             part = picture if self._settings.layers is None else picture[k]
             part = part if len(part.shape) == len(self._over) else part[None]
             is_copied = is_gradient and self._antialias is not None
             if is_copied:
-                others["copy"] = self._over, self._color
+                others["copy"] = self._over, self.color
             zeros = {}
             if self._moves and seen is None:
                 zeros["gradient"] = self._corners.shape, gradient_type(self._corners.dtype)

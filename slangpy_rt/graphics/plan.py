@@ -5,7 +5,7 @@ It holds no memory of a picture: each run allocates what its steps need. ``Plann
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from slangpy_rt.arrays.layout import Layout
@@ -46,8 +46,8 @@ class Step(NamedTuple):
         The call.
     news : tuple of New
         The arrays to make before it.
-    values : callable or None
-        Takes the call's values out of all values.
+    places : tuple of int
+        The places of the call's values among all values.
     makes : bool
         Whether the call makes an array for its result.
     """
@@ -55,7 +55,7 @@ class Step(NamedTuple):
     nbytes: int = 0
     call: Any = None
     news: tuple[New, ...] = ()
-    values: Callable[[Any], tuple[Any, ...]] | None = None
+    places: tuple[int, ...] = ()
     makes: bool = False
 
 
@@ -95,7 +95,7 @@ class Plan:
         values = list(self._values)
         for name, place in self._names.items():
             values[place] = named[name]
-        for nbytes, call, news, take, makes in self._steps:
+        for nbytes, call, news, places, makes in self._steps:
             if nbytes:
                 buffer = self._device.alloc(nbytes)
                 memory.append((buffer, buffer.address))
@@ -106,7 +106,7 @@ class Plan:
                 if grads is not None:
                     array._grads = tuple([None if k is None else values[k] for k in grads])
                 values[place] = array
-            assert take is not None
-            made = call.run(take(values)) if stream is None else call.run_on(stream, take(values))
+            own = tuple([values[k] for k in places])
+            made = call.run(own) if stream is None else call.run_on(stream, own)
             if makes:
                 memory.append((made.buffer, made.address))

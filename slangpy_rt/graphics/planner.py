@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
+from itertools import pairwise
 from typing import Any
 
 from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -36,7 +36,7 @@ class Planner(Runner):
             (a.buffer, a.address, (a.address + a.layout.span[0], a.address + a.layout.span[1])) for a in given
         ]
         spans = sorted(span for _, _, span in self._memory if span is not None)
-        self._is_known = all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+        self._is_known = all(a[1] <= b[0] for a, b in pairwise(spans))
         self._steps: list[Step] = []
         self._values: list[Any] = []
         self._names: dict[str, int] = {}
@@ -76,9 +76,7 @@ class Planner(Runner):
         makes = isinstance(made, NDBuffer) and not (result and made is result[0])
         if makes:
             self._memory.append((made.buffer, made.address, None))
-        # itemgetter returns no tuple for one index.
-        take = itemgetter(*places) if len(places) > 1 else _taker(places)
-        self._steps.append(Step(0, call, tuple(news), take, makes))
+        self._steps.append(Step(0, call, tuple(news), tuple(places), makes))
         return made
 
     def _named(self, name: str) -> int:
@@ -113,13 +111,6 @@ class Planner(Runner):
         """Return the number of the memory that an array lies in."""
         low, high = (array.address + end for end in array.layout.span)
         for k, (buffer, _, span) in enumerate(self._memory):
-            if array.buffer is buffer and (span is None or span[0] <= low and high <= span[1]):
+            if array.buffer is buffer and (span is None or (span[0] <= low and high <= span[1])):
                 return k
         return None
-
-
-def _taker(places: list[int]) -> Any:
-    def take(values: Any) -> tuple[Any, ...]:
-        return tuple([values[k] for k in places])
-
-    return take

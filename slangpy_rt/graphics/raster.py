@@ -9,7 +9,8 @@ import numpy as np
 
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter
-from slangpy_rt.arguments.signature import carries_gradients
+from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, aliased, carries_gradients
+from slangpy_rt.arguments.stand_ins import ask, want_back
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
@@ -19,9 +20,12 @@ from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.wording import class_in_words, in_words, meant
 from slangpy_rt.graphics.drawn import Drawn, Settings, has_gradient, has_tangent, parts
+from slangpy_rt.graphics.kept import Kept, Known
+from slangpy_rt.graphics.planner import Planner
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.stages import Declarations, Stages
 from slangpy_rt.graphics.triangles import Triangles
+from slangpy_rt.graphics.visibility import kernels_of
 from slangpy_rt.runtime.stream import Stream
 
 _MOST = 16384  # rows or columns: places in 256ths of a pixel are then exact in a float
@@ -78,9 +82,7 @@ class Raster:
         self._settings = Settings((rows, columns), color, antialias, layers)
         self._derivative = ""
         self._stream: Stream | None = None
-        self._triangles: Triangles | None = None
-        # Of another library: an array of faces, and the array that is drawn.
-        self._foreign: tuple[Any, Any] | None = None
+        self._kept = Kept()
 
     @property
     def device(self) -> Any:
@@ -235,8 +237,8 @@ class Raster:
 
     def _copy(self, derivative: str) -> Raster:
         made = object.__new__(Raster)
-        made._stages, made._settings, made._triangles = self._stages, self._settings, self._triangles
-        made._derivative, made._foreign, made._stream = derivative, None, self._stream
+        made._stages, made._settings, made._kept = self._stages, self._settings, self._kept
+        made._derivative, made._stream = derivative, self._stream
         return made
 
     def run(
@@ -249,6 +251,34 @@ class Raster:
         result : Tensor or callable
             The picture, or a function that makes it, of a shape and an element type; for ``bwds`` its gradient.
         """
+        # Lists keep what steps were recorded; calls repeat the steps of earlier calls of the same signature.
+        named, key = (named, None) if runner.commands is not None else self._signed(named)
+        known, age = self._kept.known.get(key), self._stages.age
+        if known is None or known.age is not age:
+            drawn, picture = self._drawn(runner, faces, named, result)
+            if key is not None:
+                self._kept.note(key, Known(age, drawn.shape, drawn.color, drawn.corners, {}))
+        else:
+            triangles = self._made_of(faces)
+            triangles.check(self._stages.where, known.corners)
+            picture = result if isinstance(result, Tensor) else result(known.shape, known.color)
+            if self._settings.antialias:
+                kernels_of(self.device).known_edges(runner, triangles)
+            given = _given(triangles, picture)
+            layouts = tuple([array.layout for array in given])
+            plan = known.plans.get(layouts)
+            if plan is not None:
+                plan.run(runner.stream, given, named)
+            elif layouts in known.plans:
+                self._drawn(runner, faces, named, picture)
+            else:
+                planner = Planner(runner.stream, self.device, given)
+                self._drawn(planner, faces, named, picture)
+                known.plans[layouts] = planner.plan()
+        return None if self._derivative == "backward" else picture
+
+    def _drawn(self, runner: Runner, faces: Any, named: dict[str, Any], result: Any) -> tuple[Drawn, Tensor]:
+        """Run the steps one by one; return what ran them, and the picture, or its gradient."""
         declared = self._stages.declarations()
         ours = [p.name for p in declared.project.params]
         theirs = [p.name for p in declared.shade.params[1:]]
@@ -268,18 +298,35 @@ class Raster:
         picture = result if isinstance(result, Tensor) else result(drawn.shape, declared.color)
         if self._derivative == "backward":
             drawn.propagate(picture)
-            return None
-        if self._derivative == "forward":
+        elif self._derivative == "forward":
             drawn.tangents(picture)
         else:
             drawn.colors(picture)
-        return picture
+        return drawn, picture
+
+    def _signed(self, named: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        """Return the arguments without stand-ins, and a key of their signatures; None if no steps may be repeated."""
+        values, asked = ask(tuple(named.values()))
+        if want_back(asked):
+            return named, None
+        if asked:
+            named = dict(zip(named, values, strict=True))
+        try:
+            key = (
+                self._derivative,
+                *named,
+                *[a.layout if type(a) in ARRAYS else SIGNERS[type(a)](a) for a in values],
+            )
+        except RecursionError:  # the functions say what is wrong
+            return named, None
+        # Steps whose arguments add to the same gradients are other ones.
+        return named, None if self._derivative and aliased(values) else key
 
     def faces_of(self, given: Any, make: Callable[[], Any]) -> Any:
         """Return the faces that were made of another library's array, or make them; only the library calls this."""
-        found = self._foreign
+        found = self._kept.foreign
         if found is None or found[0] is not given:
-            found = self._foreign = given, make()
+            found = self._kept.foreign = given, make()
         return found[1]
 
     def check_differentiable(self, names: Iterable[str]) -> None:
@@ -312,9 +359,9 @@ class Raster:
     def _made_of(self, faces: Any) -> Triangles:
         if faces is None:
             raise BindError(f"{self._where}: argument _faces is missing; it has the three corners of each triangle.")
-        found = self._triangles
+        found = self._kept.triangles
         if found is None or not found.is_of(faces):
-            found = self._triangles = Triangles(self._where, self._stages.device, faces)
+            found = self._kept.triangles = Triangles(self._where, self._stages.device, faces)
         return found
 
     def _check_names(self, known: list[str], named: dict[str, Any]) -> None:
@@ -366,6 +413,12 @@ class Raster:
             raise ShapeError(
                 f"{self._where}: _result is {in_words(picture)}; a Tensor<{color}> of shape {shape} was expected."
             )
+
+
+def _given(triangles: Triangles, picture: Tensor) -> list[Any]:
+    """Return the arrays of a picture's steps that are neither arguments nor made by the steps."""
+    grads = {id(g): g for g in (picture.grad_in, picture.grad_out) if g is not None}
+    return [triangles.faces, picture, *grads.values(), *(triangles.edges or ())]
 
 
 def _color(where: str, background: Any, color: str) -> Any:

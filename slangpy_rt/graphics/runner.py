@@ -54,7 +54,7 @@ class Runner:
         return function(*args, _result=_result, **named)
 
     def room(self, device: Any, zeros: Parts, others: Parts) -> Room:
-        """Return new arrays by name, each of a shape and an element type: those that have to become zeros, and others."""
+        """Return new arrays by name, each of a shape and an element type: those to become zeros, and others."""
         layouts: dict[str, tuple[Layout, int]] = {}
         end = filled = 0
         for parts in (zeros, others):

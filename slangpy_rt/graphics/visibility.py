@@ -185,12 +185,13 @@ class Kernels:
         drawn = (faces, position, seen.words, *behind, arrays["large"], arrays["count"])
         everywhere = over((pictures, triangles.count))
         if finds:
-            edges = _edges(arrays)
-        if finds and not self._is_cpu:
-            runner.call(self._draw_and_put, everywhere, *drawn, arrays["keys"], *edges)
+            edges = put = _edges(arrays)
+            if self._is_cpu:
+                self._put_sides(runner, triangles, arrays["keys"], put)
+                runner.call(self._draw_triangle, everywhere, *drawn)
+            else:
+                runner.call(self._draw_and_put, everywhere, *drawn, arrays["keys"], *put)
         else:
-            if finds:
-                self._put_sides(runner, triangles, arrays["keys"], edges)
             runner.call(self._draw_triangle, everywhere, *drawn)
         # A thread of a CPU takes many rows, one of a GPU a part of one.
         parts = (32, 1) if self._is_cpu else (size[0], -(-size[1] // 32))
@@ -238,7 +239,9 @@ class Kernels:
         # A thread of a CPU takes a row, one of a GPU a pixel.
         width = columns if self._is_cpu else 1
         parts = (pictures, rows, columns // width)
-        nothing = Tensor.empty(self._device, parts, "float").with_grads()
+        # The derivative does not read what it is given as the result's gradient.
+        one = runner.room(self._device, _NONE, dict.fromkeys(("result", "gradient"), ((1, 1, 1), "float"))).arrays
+        nothing = one["result"].broadcast_to(parts).with_grads(grad_in=one["gradient"].broadcast_to(parts))
         add = self.of_color(color)["_spy_addendsOf"].bwds
         runner.call(add, over(parts), width, *mixed, gradient, _result=nothing)
 
@@ -302,6 +305,12 @@ def _flat(near: Tensor, array: Tensor | None, kind: str) -> Tensor:
     count = 0 if array is None else array.nbytes // (8 if kind == "uint64_t" else 4)
     layout = layout_of(near.device, Tensor, element_type("flat", kind), (count,), None, found.layout.aligned)
     return Tensor.of(layout, found.buffer, found.address)
+
+
+def kernels_of(device: Any) -> Kernels:
+    """Return the kernels of a device, made once."""
+    found: Kernels = device.once("graphics", lambda: Kernels(device))
+    return found
 
 
 @lru_cache(256)
