@@ -37,6 +37,21 @@ class Settings(NamedTuple):
     layers: int | None
 
 
+class Found(NamedTuple):
+    """What the steps of a picture found.
+
+    Attributes
+    ----------
+    corners : Tensor
+        What the function for corners returned.
+    layers : tuple of Seen
+        What each layer shows.
+    """
+
+    corners: Any
+    layers: tuple[Seen, ...]
+
+
 class Drawn:
     """A picture of triangles: its corners are found when it is made, what it shows and its colors afterwards.
 
@@ -58,6 +73,8 @@ class Drawn:
         The arguments of both functions.
     derivative : str
         "", "backward" or "forward".
+    earlier : Found, optional
+        What the same picture found before in the same command list, for its gradient.
 
     Raises
     ------
@@ -77,6 +94,7 @@ class Drawn:
         of_project: dict[str, Any],
         of_shade: dict[str, Any],
         derivative: str,
+        earlier: Found | None = None,
     ) -> None:
         self._settings, self._runner, self._of_shade, self._of_project = settings, runner, of_shade, of_project
         where = stages.where
@@ -85,7 +103,7 @@ class Drawn:
         self._moves = derivative == "backward" and has_gradient(of_project)
         follows = derivative == "forward" and has_tangent(of_project)
         project = self._project.fwds if follows else self._project
-        corners = runner.call(project, **of_project, _result="tensor")
+        corners = earlier.corners if earlier is not None else runner.call(project, **of_project, _result="tensor")
         if len(corners.shape) not in (1, 2):
             raise ShapeError(
                 f"{where}: {self._project.name} is called over shape {corners.shape}; (corners,) or "
@@ -94,6 +112,8 @@ class Drawn:
         #: How many corners there are.
         self.corners = corners.shape[-1]
         triangles.check(where, self.corners)
+        self._earlier = earlier
+        self._given, self._layers = corners, list[Seen]()
         self._corners = _followed(corners) if follows else corners
         self._kernels = kernels_of(stages.device)
         self._antialias = self._kernels.of_color(self.color) if settings.antialias else None
@@ -101,6 +121,11 @@ class Drawn:
         self._over = (*(pictures or (1,)), *settings.size)
         #: The picture's own shape, without the dimensions that were not asked for.
         self.shape = (*(() if settings.layers is None else (settings.layers,)), *pictures, *settings.size)
+
+    @property
+    def found(self) -> Found:
+        """The corners, and what was found of the layers so far."""
+        return Found(self._given, tuple(self._layers))
 
     def colors(self, picture: Tensor) -> None:
         """Write the picture."""
@@ -128,7 +153,8 @@ class Drawn:
             if self._antialias is None:
                 image = image.with_grads(grad_in=given)
             else:
-                self._shaded(self._pixel, seen, image)
+                if self._earlier is None:
+                    self._shaded(self._pixel, seen, image)
                 total = seen.arrays["copy"]
                 if not given.layout.contiguous:
                     call(self._antialias["_spy_same"], given, _result=total)
@@ -144,9 +170,9 @@ class Drawn:
         runner, triangles, size = self._runner, self._triangles, self._settings.size
         position = self._views()[0].detach()
         edges: Edges | bool = False
-        if self._antialias is not None:
+        if self._antialias is not None and self._earlier is None:
             edges = self._kernels.known_edges(runner, triangles) or True
-        others = {"image": (self._over, self.color)}
+        others = {"image": (self._over, self.color)} if self._earlier is None or self._antialias is None else {}
         seen = None
         for k in range(self._settings.layers or 1):
             part = picture if self._settings.layers is None else picture[k]
@@ -157,17 +183,15 @@ class Drawn:
             zeros = {}
             if self._moves and seen is None:
                 zeros["gradient"] = self._corners.shape, gradient_type(self._corners.dtype)
-            seen = self._kernels.seen(
-                runner,
-                position,
-                triangles,
-                size,
-                edges,
-                None if seen is None else seen.visibility,
-                zeros,
-                others,
-                part if is_copied and part.layout.contiguous else None,
-            )
+            copied = part if is_copied and part.layout.contiguous else None
+            if self._earlier is not None:
+                earlier = self._earlier.layers[k]
+                made = self._kernels.prepared(runner, zeros, others, copied)
+                seen = Seen(earlier.visibility, earlier.edges, {**earlier.arrays, **made})
+            else:
+                nearer = None if seen is None else seen.visibility
+                seen = self._kernels.seen(runner, position, triangles, size, edges, nearer, zeros, others, copied)
+            self._layers.append(seen)
             edges = seen.edges
             if zeros:
                 self._corners = self._corners.with_grads(seen.arrays["gradient"], seen.arrays["gradient"])

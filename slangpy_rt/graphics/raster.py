@@ -9,8 +9,7 @@ import numpy as np
 
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter
-from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, aliased, carries_gradients
-from slangpy_rt.arguments.stand_ins import ask, want_back
+from slangpy_rt.arguments.signature import carries_gradients
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
@@ -19,9 +18,10 @@ from slangpy_rt.core.checks import flag, whole
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.wording import class_in_words, in_words, meant
-from slangpy_rt.graphics.drawn import Drawn, Settings, has_gradient, has_tangent, parts
-from slangpy_rt.graphics.kept import Kept, Known
+from slangpy_rt.graphics.drawn import Drawn, Found, Settings, has_gradient, has_tangent, parts
+from slangpy_rt.graphics.kept import Kept, Known, arrays_beside, signed
 from slangpy_rt.graphics.planner import Planner
+from slangpy_rt.graphics.recorded import recorded, values_of
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.stages import Declarations, Stages
 from slangpy_rt.graphics.triangles import Triangles
@@ -210,12 +210,14 @@ class Raster:
             raise BindError(
                 f"{self._where}.append_to: .stream is for calls; a list is submitted to a stream as a whole."
             )
-        # A list of its own, so that nothing is recorded if an argument does not fit.
-        steps = CommandList(commands.device)
+        first = len(commands.calls)
         kind = "tensor" if self._derivative != "backward" else None
-        picture = self._called(Runner(steps), _faces, _result if _result is not None else kind, named)
-        commands.append(steps)
-        return picture
+        try:
+            return self._called(Runner(commands), _faces, _result if _result is not None else kind, named)
+        except BaseException:
+            # Nothing is recorded if an argument does not fit.
+            del commands.calls[first:]
+            raise
 
     def __dir__(self) -> list[str]:
         return sorted({*object.__dir__(self)} - _INTERNAL)
@@ -251,8 +253,10 @@ class Raster:
         result : Tensor or callable
             The picture, or a function that makes it, of a shape and an element type; for ``bwds`` its gradient.
         """
-        # Lists keep what steps were recorded; calls repeat the steps of earlier calls of the same signature.
-        named, key = (named, None) if runner.commands is not None else self._signed(named)
+        if runner.commands is not None:
+            return self._recorded(runner, runner.commands, faces, named, result)
+        # The steps of earlier calls of the same signature are repeated.
+        named, key = signed(self._derivative, named)
         known, age = self._kept.known.get(key), self._stages.age
         if known is None or known.age is not age:
             drawn, picture = self._drawn(runner, faces, named, result)
@@ -264,7 +268,7 @@ class Raster:
             picture = result if isinstance(result, Tensor) else result(known.shape, known.color)
             if self._settings.antialias:
                 kernels_of(self.device).known_edges(runner, triangles)
-            given = _given(triangles, picture)
+            given = arrays_beside(triangles, picture)
             layouts = tuple([array.layout for array in given])
             plan = known.plans.get(layouts)
             if plan is not None:
@@ -277,7 +281,24 @@ class Raster:
                 known.plans[layouts] = planner.plan()
         return None if self._derivative == "backward" else picture
 
-    def _drawn(self, runner: Runner, faces: Any, named: dict[str, Any], result: Any) -> tuple[Drawn, Tensor]:
+    def _recorded(
+        self, runner: Runner, commands: CommandList, faces: Any, named: dict[str, Any], result: Any
+    ) -> Tensor | None:
+        """Record the steps; a gradient uses what the same picture found before in the same list."""
+        values, first = values_of(self._stages.age, faces, named), len(commands.calls)
+        earlier = self._kept.recorded.get(commands) if self._derivative == "backward" else None
+        if earlier is not None and not earlier.serves(commands, values):
+            earlier = None
+        drawn, picture = self._drawn(runner, faces, named, result, None if earlier is None else earlier.found)
+        if not self._derivative:
+            made = recorded(commands, first, drawn.found, values, [faces, *named.values()])
+            if made is not None:
+                self._kept.recorded[commands] = made
+        return None if self._derivative == "backward" else picture
+
+    def _drawn(
+        self, runner: Runner, faces: Any, named: dict[str, Any], result: Any, earlier: Found | None = None
+    ) -> tuple[Drawn, Tensor]:
         """Run the steps one by one; return what ran them, and the picture, or its gradient."""
         declared = self._stages.declarations()
         ours = [p.name for p in declared.project.params]
@@ -291,7 +312,15 @@ class Raster:
             self._stages.check_textures(declared, of_shade)
         triangles = self._made_of(faces)
         drawn = Drawn(
-            self._stages, declared, self._settings, runner, triangles, of_project, of_shade, self._derivative
+            self._stages,
+            declared,
+            self._settings,
+            runner,
+            triangles,
+            of_project,
+            of_shade,
+            self._derivative,
+            earlier,
         )
         if isinstance(result, Tensor):
             self._check_picture(result, drawn.shape, declared.color)
@@ -303,24 +332,6 @@ class Raster:
         else:
             drawn.colors(picture)
         return drawn, picture
-
-    def _signed(self, named: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-        """Return the arguments without stand-ins, and a key of their signatures; None if no steps may be repeated."""
-        values, asked = ask(tuple(named.values()))
-        if want_back(asked):
-            return named, None
-        if asked:
-            named = dict(zip(named, values, strict=True))
-        try:
-            key = (
-                self._derivative,
-                *named,
-                *[a.layout if type(a) in ARRAYS else SIGNERS[type(a)](a) for a in values],
-            )
-        except RecursionError:  # the functions say what is wrong
-            return named, None
-        # Steps whose arguments add to the same gradients are other ones.
-        return named, None if self._derivative and aliased(values) else key
 
     def faces_of(self, given: Any, make: Callable[[], Any]) -> Any:
         """Return the faces that were made of another library's array, or make them; only the library calls this."""
@@ -413,12 +424,6 @@ class Raster:
             raise ShapeError(
                 f"{self._where}: _result is {in_words(picture)}; a Tensor<{color}> of shape {shape} was expected."
             )
-
-
-def _given(triangles: Triangles, picture: Tensor) -> list[Any]:
-    """Return the arrays of a picture's steps that are neither arguments nor made by the steps."""
-    grads = {id(g): g for g in (picture.grad_in, picture.grad_out) if g is not None}
-    return [triangles.faces, picture, *grads.values(), *(triangles.edges or ())]
 
 
 def _color(where: str, background: Any, color: str) -> Any:

@@ -221,6 +221,13 @@ class Kernels:
             self._pairs(runner, position, triangles, edges, found)
         return found
 
+    def prepared(self, runner: Runner, zeros: Parts, others: Parts, copied: Tensor | None) -> dict[str, Tensor]:
+        """Return the arrays that ``seen`` makes for its caller, where nothing else has to be found."""
+        room = runner.room(self._device, zeros, others)
+        if zeros or copied is not None:
+            self._prepare(runner, room, None, copied)
+        return room.arrays
+
     def add_silhouettes(self, runner: Runner, color: str, mixed: tuple[Any, ...], gradient: Tensor) -> None:
         """Add the gradients of what silhouettes add to pictures.
 

@@ -88,7 +88,10 @@ def test_launches_and_steps(
     draw.append_to(commands, **given, _result=into)
     assert len(commands) == draws
     draw.bwds.append_to(commands, **given, _result=into)
-    assert len(commands) == draws + propagates
+    # The words and silhouettes of the same picture serve its gradients.
+    assert len(commands) == draws + (4 if antialias else 3)
+    draw.bwds.append_to(commands, **given | {"light": 2.0}, _result=into)
+    assert len(commands) == draws + (4 if antialias else 3) + propagates
 
 
 def test_triangles_of_the_host(device: spy.Device, module: Any, given: dict[str, Any]) -> None:
