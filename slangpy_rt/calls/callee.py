@@ -134,6 +134,15 @@ class Callee:
         call, values, _ = self.function._known(args, result, named)
         return call, values
 
+    def repeatable(
+        self, args: tuple[Any, ...], result: Any, named: dict[str, Any]
+    ) -> tuple[PreparedCall, tuple[Any, ...]] | None:
+        """Return what ``with_call`` does; None where each call asks objects for values."""
+        if self.function._hooks:
+            return None
+        call, values, asked = self.function._known(args, result, named)
+        return None if asked else (call, values)
+
     def with_dispatch(
         self, threads: Any, args: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[PreparedCall, tuple[Any, ...]]:

@@ -285,7 +285,7 @@ class CommandList:
         """Return the buffers that the calls use, and for each whether a call writes to it."""
         if self._touched is None:
             found: dict[int, tuple[Buffer, bool]] = {}
-            for buffer, writes in (touched for c in self.calls for touched in _buffers(c)):
+            for buffer, writes in (touched for c in self.calls for touched in buffers_of(c)):
                 found[id(buffer)] = buffer, writes or (id(buffer) in found and found[id(buffer)][1])
             self._touched = tuple(b for b, _ in found.values()), tuple(w for _, w in found.values())
         return self._touched
@@ -338,7 +338,7 @@ def _hazards(calls: Sequence[Call]) -> Iterator[tuple[int, ...]]:
     read: dict[int, list[int]] = {}
     for k, call in enumerate(calls):
         waits: set[int] = set()
-        for buffer, writes in _buffers(call):
+        for buffer, writes in buffers_of(call):
             # Memory of another library has no known size: any two arrays there may be the same memory.
             key = buffer.address if buffer.nbytes else 0
             if key in written:
@@ -351,7 +351,7 @@ def _hazards(calls: Sequence[Call]) -> Iterator[tuple[int, ...]]:
         yield tuple(sorted(waits - {k}))
 
 
-def _buffers(call: Call) -> Iterator[tuple[Buffer, bool]]:
+def buffers_of(call: Call) -> Iterator[tuple[Buffer, bool]]:
     """Yield each buffer that a call touches, its copies included, and whether it writes to that."""
     for d in (*call.copies, *((call.dispatch,) if call.dispatch is not None else ())):
         yield from zip(d.buffers, d.kernel.info.written, strict=True)
@@ -364,7 +364,7 @@ def _shape(call: Call) -> Any:
 
 def _addresses(call: Call) -> list[int]:
     """Return the addresses of the buffers that a call touches."""
-    return [buffer.address for buffer, _ in _buffers(call)]
+    return [buffer.address for buffer, _ in buffers_of(call)]
 
 
 def _drawing(titles: Sequence[str], waits: Sequence[tuple[int, ...]]) -> str:

@@ -18,10 +18,14 @@ from slangpy_rt.core.checks import flag, whole
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.wording import class_in_words, in_words, meant
-from slangpy_rt.graphics.drawn import Drawn, Settings, has_gradient, has_tangent, parts
+from slangpy_rt.graphics.drawn import Drawn, Found, Settings, has_gradient, has_tangent, parts
+from slangpy_rt.graphics.kept import Kept, Known, arrays_beside, signed
+from slangpy_rt.graphics.planner import Planner
+from slangpy_rt.graphics.recorded import recorded, values_of
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.stages import Declarations, Stages
 from slangpy_rt.graphics.triangles import Triangles
+from slangpy_rt.graphics.visibility import kernels_of
 from slangpy_rt.runtime.stream import Stream
 
 _MOST = 16384  # rows or columns: places in 256ths of a pixel are then exact in a float
@@ -78,9 +82,7 @@ class Raster:
         self._settings = Settings((rows, columns), color, antialias, layers)
         self._derivative = ""
         self._stream: Stream | None = None
-        self._triangles: Triangles | None = None
-        # Of another library: an array of faces, and the array that is drawn.
-        self._foreign: tuple[Any, Any] | None = None
+        self._kept = Kept()
 
     @property
     def device(self) -> Any:
@@ -208,12 +210,14 @@ class Raster:
             raise BindError(
                 f"{self._where}.append_to: .stream is for calls; a list is submitted to a stream as a whole."
             )
-        # A list of its own, so that nothing is recorded if an argument does not fit.
-        steps = CommandList(commands.device)
+        first = len(commands.calls)
         kind = "tensor" if self._derivative != "backward" else None
-        picture = self._called(Runner(steps), _faces, _result if _result is not None else kind, named)
-        commands.append(steps)
-        return picture
+        try:
+            return self._called(Runner(commands), _faces, _result if _result is not None else kind, named)
+        except BaseException:
+            # Nothing is recorded if an argument does not fit.
+            del commands.calls[first:]
+            raise
 
     def __dir__(self) -> list[str]:
         return sorted({*object.__dir__(self)} - _INTERNAL)
@@ -235,8 +239,8 @@ class Raster:
 
     def _copy(self, derivative: str) -> Raster:
         made = object.__new__(Raster)
-        made._stages, made._settings, made._triangles = self._stages, self._settings, self._triangles
-        made._derivative, made._foreign, made._stream = derivative, None, self._stream
+        made._stages, made._settings, made._kept = self._stages, self._settings, self._kept
+        made._derivative, made._stream = derivative, self._stream
         return made
 
     def run(
@@ -249,6 +253,53 @@ class Raster:
         result : Tensor or callable
             The picture, or a function that makes it, of a shape and an element type; for ``bwds`` its gradient.
         """
+        if runner.commands is not None:
+            return self._recorded(runner, runner.commands, faces, named, result)
+        # The steps of earlier calls of the same signature are repeated.
+        named, key = signed(self._derivative, named)
+        known, age = self._kept.known.get(key), self._stages.age
+        if known is None or known.age is not age:
+            drawn, picture = self._drawn(runner, faces, named, result)
+            if key is not None:
+                self._kept.note(key, Known(age, drawn.shape, drawn.color, drawn.corners, {}))
+        else:
+            triangles = self._made_of(faces)
+            triangles.check(self._stages.where, known.corners)
+            picture = result if isinstance(result, Tensor) else result(known.shape, known.color)
+            if self._settings.antialias:
+                kernels_of(self.device).known_edges(runner, triangles)
+            given = arrays_beside(triangles, picture)
+            layouts = tuple([array.layout for array in given])
+            plan = known.plans.get(layouts)
+            if plan is not None:
+                plan.run(runner.stream, given, named)
+            elif layouts in known.plans:
+                self._drawn(runner, faces, named, picture)
+            else:
+                planner = Planner(runner.stream, self.device, given)
+                self._drawn(planner, faces, named, picture)
+                known.plans[layouts] = planner.plan()
+        return None if self._derivative == "backward" else picture
+
+    def _recorded(
+        self, runner: Runner, commands: CommandList, faces: Any, named: dict[str, Any], result: Any
+    ) -> Tensor | None:
+        """Record the steps; a gradient uses what the same picture found before in the same list."""
+        values, first = values_of(self._stages.age, faces, named), len(commands.calls)
+        earlier = self._kept.recorded.get(commands) if self._derivative == "backward" else None
+        if earlier is not None and not earlier.serves(commands, values):
+            earlier = None
+        drawn, picture = self._drawn(runner, faces, named, result, None if earlier is None else earlier.found)
+        if not self._derivative:
+            made = recorded(commands, first, drawn.found, values, [faces, *named.values()])
+            if made is not None:
+                self._kept.recorded[commands] = made
+        return None if self._derivative == "backward" else picture
+
+    def _drawn(
+        self, runner: Runner, faces: Any, named: dict[str, Any], result: Any, earlier: Found | None = None
+    ) -> tuple[Drawn, Tensor]:
+        """Run the steps one by one; return what ran them, and the picture, or its gradient."""
         declared = self._stages.declarations()
         ours = [p.name for p in declared.project.params]
         theirs = [p.name for p in declared.shade.params[1:]]
@@ -261,25 +312,32 @@ class Raster:
             self._stages.check_textures(declared, of_shade)
         triangles = self._made_of(faces)
         drawn = Drawn(
-            self._stages, declared, self._settings, runner, triangles, of_project, of_shade, self._derivative
+            self._stages,
+            declared,
+            self._settings,
+            runner,
+            triangles,
+            of_project,
+            of_shade,
+            self._derivative,
+            earlier,
         )
         if isinstance(result, Tensor):
             self._check_picture(result, drawn.shape, declared.color)
         picture = result if isinstance(result, Tensor) else result(drawn.shape, declared.color)
         if self._derivative == "backward":
             drawn.propagate(picture)
-            return None
-        if self._derivative == "forward":
+        elif self._derivative == "forward":
             drawn.tangents(picture)
         else:
             drawn.colors(picture)
-        return picture
+        return drawn, picture
 
     def faces_of(self, given: Any, make: Callable[[], Any]) -> Any:
         """Return the faces that were made of another library's array, or make them; only the library calls this."""
-        found = self._foreign
+        found = self._kept.foreign
         if found is None or found[0] is not given:
-            found = self._foreign = given, make()
+            found = self._kept.foreign = given, make()
         return found[1]
 
     def check_differentiable(self, names: Iterable[str]) -> None:
@@ -312,9 +370,9 @@ class Raster:
     def _made_of(self, faces: Any) -> Triangles:
         if faces is None:
             raise BindError(f"{self._where}: argument _faces is missing; it has the three corners of each triangle.")
-        found = self._triangles
+        found = self._kept.triangles
         if found is None or not found.is_of(faces):
-            found = self._triangles = Triangles(self._where, self._stages.device, faces)
+            found = self._kept.triangles = Triangles(self._where, self._stages.device, faces)
         return found
 
     def _check_names(self, known: list[str], named: dict[str, Any]) -> None:

@@ -88,6 +88,12 @@ class Stages:
         return self._shade.scope.device
 
     @property
+    def age(self) -> object:
+        """What is another object after their module was read anew, or its prepared calls were dropped."""
+        self._shade.scope.look()
+        return self._shade.scope.age
+
+    @property
     def project(self) -> Function:
         """The function for corners."""
         found: Function = self._project.function

@@ -21,7 +21,7 @@ from slangpy_rt.core.wording import class_in_words, in_words
 from slangpy_rt.graphics.drawn import has_gradient
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.triangles import Triangles
-from slangpy_rt.graphics.visibility import Kernels
+from slangpy_rt.graphics.visibility import Kernels, kernels_of
 
 # An array to write to, or a function that makes one of a shape and an element type.
 Result: TypeAlias = Tensor | Callable[[Shape, str], Tensor]
@@ -338,9 +338,7 @@ class Task:
     @property
     def kernels(self) -> Kernels:
         """The kernels of the device."""
-        device = self.device
-        found: Kernels = device.once("graphics", lambda: Kernels(device))
-        return found
+        return kernels_of(self.device)
 
     def on(self, device: Any) -> Task:
         """Return the same call on a device."""

@@ -85,7 +85,7 @@ class Rasterize(Step):
                 raise ShapeError(f"{task.where}: behind has shape {behind.shape}; {(*front, *size)} was expected.")
             points = behind if front else behind[None]
             nearer = task.kernels.of_points(runner, flat.detach(), triangles, None, points.detach())
-        words = task.kernels.seen(runner, flat.detach(), triangles, size, None, nearer).words
+        words = task.kernels.seen(runner, flat.detach(), triangles, size, False, nearer).visibility.words
         shape = (flat.shape[0], *size)
         function = task.kernels.steps_of("float4")["_spy_seen"]
         return Last(function, (over(shape), words, triangles.faces, flat), (*front, *size), shape, "float4")

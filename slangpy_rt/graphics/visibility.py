@@ -7,13 +7,18 @@ from typing import Any, NamedTuple
 
 from slangpy_rt.arguments.indices import grid
 from slangpy_rt.arguments.vectors import int2
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.module import Module
-from slangpy_rt.graphics.runner import Runner
+from slangpy_rt.core.dtypes import element_type
+from slangpy_rt.graphics.runner import Parts, Room, Runner
 from slangpy_rt.graphics.triangles import Triangles
 
 _WAYS = 4  # from a pixel to those beside it
 _LEAST_PLACES = 16  # of a table of edges
+# Threads that prepare a picture: more would each write less than 16 numbers of a large one.
+_MOST_THREADS = 1 << 18
+_NONE: Parts = {}
 
 
 class Visibility(NamedTuple):
@@ -54,6 +59,24 @@ class Edges(NamedTuple):
     places: Tensor
 
 
+class Seen(NamedTuple):
+    """What ``Kernels.seen`` found, and made.
+
+    Attributes
+    ----------
+    visibility : Visibility
+        What the pictures show.
+    edges : Edges or bool
+        The edges that it found or was given; False if no silhouettes were asked for.
+    arrays : dict
+        The arrays that the caller asked for, by name, among others.
+    """
+
+    visibility: Visibility
+    edges: Edges | bool
+    arrays: dict[str, Tensor]
+
+
 class Kernels:
     """The kernels of one device that find what is visible, and those that mix colors at silhouettes.
 
@@ -67,10 +90,14 @@ class Kernels:
         self._device = device
         raster: Any = Module.load_from_file(device, "_spy_raster.slang")
         silhouettes: Any = Module.load_from_file(device, "_spy_silhouettes.slang")
-        names = ("_spy_clearPixel", "_spy_zero", "_spy_drawTriangle", "_spy_drawPart")
-        self._clear_pixel, self._zero, self._draw_triangle, self._draw_part = (raster[name] for name in names)
-        edge_names = ("_spy_clearEdge", "_spy_putSide", "_spy_findPairs")
-        self._clear_edge, self._put_side, self._find_pairs = (silhouettes[name] for name in edge_names)
+        names = ("_spy_begin", "_spy_emptied", "_spy_zeros", "_spy_copied", "_spy_drawTriangle", "_spy_drawPart")
+        self._begin, self._emptied, self._zeros, self._copied, self._draw_triangle, self._draw_part = (
+            raster[name] for name in names
+        )
+        self._draw_and_put, self._put_side, self._find_pairs = (
+            silhouettes[name] for name in ("_spy_drawAndPut", "_spy_putSide", "_spy_findPairs")
+        )
+        self._is_cpu = device.backend.target.entry == "range"
         self._antialias: dict[str, Any] = {}
         self._steps: dict[str, Any] = {}
 
@@ -92,13 +119,15 @@ class Kernels:
 
     def edges_of(self, runner: Runner, triangles: Triangles) -> Edges:
         """Return the edges of triangles, which are found anew where their numbers may have changed."""
-        if triangles.edges is not None:
-            known: Edges = triangles.edges
-            return known
-        edges = self._found_edges(runner, triangles)
-        if triangles.is_copy and runner.commands is None:
-            triangles.edges = edges
-        return edges
+        known = self.known_edges(runner, triangles)
+        return self._found_edges(runner, triangles) if known is None else known
+
+    def known_edges(self, runner: Runner, triangles: Triangles) -> Edges | None:
+        """Return the edges of triangles that nothing changes, found once; None for others."""
+        if triangles.edges is None and triangles.is_copy and runner.commands is None:
+            triangles.edges = self._found_edges(runner, triangles)
+        known: Edges | None = triangles.edges
+        return known
 
     def seen(
         self,
@@ -106,10 +135,13 @@ class Kernels:
         position: Any,
         triangles: Triangles,
         size: tuple[int, int],
-        edges: Edges | None,
+        edges: Edges | bool,
         nearer: Visibility | None,
-    ) -> Visibility:
-        """Return what pictures show of triangles.
+        zeros: Parts = _NONE,
+        others: Parts = _NONE,
+        copied: Tensor | None = None,
+    ) -> Seen:
+        """Find what pictures show of triangles.
 
         Parameters
         ----------
@@ -121,38 +153,52 @@ class Kernels:
             Their corners' numbers.
         size : tuple of int
             Rows and columns.
-        edges : Edges or None
-            Their edges, to find where silhouettes pass.
+        edges : Edges or bool
+            Their edges, to find where silhouettes pass; True to find the edges, too, False for no silhouettes.
         nearer : Visibility or None
             What other pictures show, to find what is behind it.
+        zeros, others : mapping
+            Other arrays that the caller needs, of zeros and without contents: shapes and element types by name.
+        copied : Tensor, optional
+            A contiguous array, which the array ``copy`` of ``others`` becomes a copy of.
         """
         device, faces = self._device, triangles.faces
         pictures = position.shape[0]
-        shape = (pictures, *size)
-        found = Visibility(*_room(device, shape, edges is not None))
-        words = found.words
-        runner.call(self._clear_pixel, over(shape), *found)
-        # Without nearer ones, any array that is not the one written.
-        behind = (Tensor.empty(device, (1, 1, 1), "uint64_t"), False) if nearer is None else (nearer.words, True)
-        large = Tensor.empty(device, (pictures, triangles.count), "int")
-        count = Tensor.empty(device, pictures, "int")
-        runner.call(self._zero, _result=count)
-        runner.call(
-            self._draw_triangle,
-            over((pictures, triangles.count)),
-            *(faces, position, words, *behind, large, count),
+        shape, finds, mixes = (pictures, *size), edges is True, edges is not False
+        table, found = _table(triangles) if finds else (_NONE, _NONE)
+        room = runner.room(
+            device,
+            {**_silhouettes(shape, mixes), "count": ((pictures,), "int"), **table, **zeros},
+            {
+                "words": (shape, "uint64_t"),
+                # Without nearer ones, any array that is not the one written.
+                "nothing": ((1, 1, 1), "uint64_t"),
+                "large": ((pictures, triangles.count), "int"),
+                **found,
+                **others,
+            },
         )
+        arrays = room.arrays
+        seen = _visibility(arrays)
+        self._prepare(runner, room, seen.words, copied)
+        behind = (arrays["nothing"], False) if nearer is None else (nearer.words, True)
+        drawn = (faces, position, seen.words, *behind, arrays["large"], arrays["count"])
+        everywhere = over((pictures, triangles.count))
+        if finds:
+            edges = put = _edges(arrays)
+            if self._is_cpu:
+                self._put_sides(runner, triangles, arrays["keys"], put)
+                runner.call(self._draw_triangle, everywhere, *drawn)
+            else:
+                runner.call(self._draw_and_put, everywhere, *drawn, arrays["keys"], *put)
+        else:
+            runner.call(self._draw_triangle, everywhere, *drawn)
         # A thread of a CPU takes many rows, one of a GPU a part of one.
-        parts = (32, 1) if device.backend.target.entry == "range" else (size[0], -(-size[1] // 32))
-        runner.call(
-            self._draw_part,
-            over((pictures, *parts)),
-            int2(*parts[::-1]),
-            *(faces, position, words, *behind, large, count),
-        )
-        if edges is not None:
-            self._pairs(runner, position, triangles, edges, found)
-        return found
+        parts = (32, 1) if self._is_cpu else (size[0], -(-size[1] // 32))
+        runner.call(self._draw_part, over((pictures, *parts)), int2(*parts[::-1]), *drawn)
+        if isinstance(edges, Edges):
+            self._pairs(runner, position, triangles, edges, seen)
+        return Seen(seen, edges, arrays)
 
     def of_points(
         self, runner: Runner, position: Any, triangles: Triangles, edges: Edges | None, points: Any
@@ -167,12 +213,20 @@ class Kernels:
             As for ``seen``.
         """
         shape = points.shape
-        found = Visibility(*_room(self._device, shape, edges is not None))
+        parts = {**_silhouettes(shape, edges is not None), "words": (shape, "uint64_t")}
+        found = _visibility(runner.room(self._device, _NONE, parts).arrays)
         corners = position.shape[1]
         runner.call(self.steps_of("float4")["_spy_putWord"], over(shape), points, triangles.faces, corners, *found)
         if edges is not None:
             self._pairs(runner, position, triangles, edges, found)
         return found
+
+    def prepared(self, runner: Runner, zeros: Parts, others: Parts, copied: Tensor | None) -> dict[str, Tensor]:
+        """Return the arrays that ``seen`` makes for its caller, where nothing else has to be found."""
+        room = runner.room(self._device, zeros, others)
+        if zeros or copied is not None:
+            self._prepare(runner, room, None, copied)
+        return room.arrays
 
     def add_silhouettes(self, runner: Runner, color: str, mixed: tuple[Any, ...], gradient: Tensor) -> None:
         """Add the gradients of what silhouettes add to pictures.
@@ -190,9 +244,11 @@ class Kernels:
         """
         pictures, rows, columns = gradient.shape
         # A thread of a CPU takes a row, one of a GPU a pixel.
-        width = columns if self._device.backend.target.entry == "range" else 1
+        width = columns if self._is_cpu else 1
         parts = (pictures, rows, columns // width)
-        nothing = Tensor.empty(self._device, parts, "float").with_grads()
+        # The derivative does not read what it is given as the result's gradient.
+        one = runner.room(self._device, _NONE, dict.fromkeys(("result", "gradient"), ((1, 1, 1), "float"))).arrays
+        nothing = one["result"].broadcast_to(parts).with_grads(grad_in=one["gradient"].broadcast_to(parts))
         add = self.of_color(color)["_spy_addendsOf"].bwds
         runner.call(add, over(parts), width, *mixed, gradient, _result=nothing)
 
@@ -201,30 +257,70 @@ class Kernels:
         runner.call(self._find_pairs, everywhere, triangles.faces, *edges, position, *found)
 
     def _found_edges(self, runner: Runner, triangles: Triangles) -> Edges:
-        device, faces = self._device, triangles.faces
-        sides = 3 * triangles.count
-        many = max(_LEAST_PLACES, 1 << sides.bit_length())
-        keys = Tensor.empty(device, many, "uint64_t")
-        edges = Edges(
-            Tensor.empty(device, many, "int"),
-            Tensor.empty(device, (many, 2), "int"),
-            Tensor.empty(device, sides, "int"),
-        )
-        runner.call(self._clear_edge, over((many,)), keys, edges.counts)
-        runner.call(self._put_side, over((sides,)), faces, keys, *edges)
+        room = runner.room(self._device, *_table(triangles))
+        self._prepare(runner, room, None, None)
+        edges = _edges(room.arrays)
+        self._put_sides(runner, triangles, room.arrays["keys"], edges)
         return edges
+
+    def _put_sides(self, runner: Runner, triangles: Triangles, keys: Tensor, edges: Edges) -> None:
+        runner.call(self._put_side, over(edges.places.shape), triangles.faces, keys, *edges)
+
+    def _prepare(self, runner: Runner, room: Room, words: Tensor | None, copied: Tensor | None) -> None:
+        """Empty words, write the zeros of a room, and make its array ``copy`` a copy of another one."""
+        copy = room.arrays["copy"] if copied is not None else None
+        words, copied, copy = (
+            _flat(room.zeros, array, kind) for array, kind in ((words, "uint64_t"), (copied, "uint"), (copy, "uint"))
+        )
+        if self._is_cpu:
+            # Loops over elements are ten times as fast there as loops within threads, and a launch costs nothing.
+            runner.call(self._emptied, _result=words)
+            runner.call(self._zeros, _result=room.zeros)
+            runner.call(self._copied, copied, _result=copy)
+            return
+        threads = min(max(a.shape[0] for a in (words, room.zeros, copy)), _MOST_THREADS)
+        runner.call(self._begin, over((threads,)), threads, words, room.zeros, copied, copy)
+
+
+def _silhouettes(shape: tuple[int, ...], are_found: bool) -> Parts:
+    """Return the arrays of silhouettes, which have no room where none are found."""
+    return {
+        "marks": (shape if are_found else (1, 1, 1), "uint"),
+        "silhouettes": ((*shape, _WAYS if are_found else 0), "uint64_t"),
+    }
+
+
+def _table(triangles: Triangles) -> tuple[Parts, Parts]:
+    """Return the arrays of a table of edges: those that have to be zeros, and others."""
+    sides = 3 * triangles.count
+    many = max(_LEAST_PLACES, 1 << sides.bit_length())
+    zeros: Parts = {"keys": ((many,), "uint64_t"), "counts": ((many,), "int")}
+    return zeros, {"thirds": ((many, 2), "int"), "places": ((sides,), "int")}
+
+
+def _visibility(arrays: dict[str, Tensor]) -> Visibility:
+    return Visibility(*(arrays[name] for name in Visibility._fields))
+
+
+def _edges(arrays: dict[str, Tensor]) -> Edges:
+    return Edges(*(arrays[name] for name in Edges._fields))
+
+
+def _flat(near: Tensor, array: Tensor | None, kind: str) -> Tensor:
+    """Return the memory of a contiguous array as a flat one of another element type; without one an empty array."""
+    found = near if array is None else array
+    count = 0 if array is None else array.nbytes // (8 if kind == "uint64_t" else 4)
+    layout = layout_of(near.device, Tensor, element_type("flat", kind), (count,), None, found.layout.aligned)
+    return Tensor.of(layout, found.buffer, found.address)
+
+
+def kernels_of(device: Any) -> Kernels:
+    """Return the kernels of a device, made once."""
+    found: Kernels = device.once("graphics", lambda: Kernels(device))
+    return found
 
 
 @lru_cache(256)
 def over(shape: tuple[int, ...]) -> grid:
     """Return a grid of a shape; to make one takes 15 us."""
     return grid(shape)
-
-
-def _room(device: Any, shape: tuple[int, ...], silhouettes: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return arrays for words, marks and silhouettes; without silhouettes the last two have no room."""
-    return (
-        Tensor.empty(device, shape, "uint64_t"),
-        Tensor.empty(device, shape if silhouettes else (1, 1, 1), "uint"),
-        Tensor.empty(device, (*shape, _WAYS if silhouettes else 0), "uint64_t"),
-    )
