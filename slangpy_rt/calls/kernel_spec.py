@@ -154,6 +154,7 @@ def describe_call(
         structs=struct_layouts(bounds, spell, host),
         constants=(
             *_constants(said, scope, options, spell),
+            *target.element_constants,
             *((_DETERMINISTIC,) if device.deterministic and backward else ()),
         ),
         assigned=tuple([(spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)]),
