@@ -154,7 +154,7 @@ def describe_call(
         structs=struct_layouts(bounds, spell, host),
         constants=(
             *_constants(said, scope, options, spell),
-            *target.element_constants,
+            *(target.element_constants if prod(group) <= GROUP_SIZE else ()),
             *((_DETERMINISTIC,) if device.deterministic and backward else ()),
         ),
         assigned=tuple([(spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)]),
