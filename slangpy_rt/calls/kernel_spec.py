@@ -154,13 +154,14 @@ def describe_call(
         structs=struct_layouts(bounds, spell, host),
         constants=(
             *_constants(said, scope, options, spell),
-            *(target.element_constants if prod(group) <= GROUP_SIZE else ()),
             *((_DETERMINISTIC,) if device.deterministic and backward else ()),
         ),
         assigned=tuple([(spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)]),
         derivative=options.derivative,
         hidden=spell.hidden,
     )
+    if prod(group) <= GROUP_SIZE and not spec.sums and not source.waits:
+        spec = replace(spec, constants=(*spec.constants, *target.element_constants))
     if options.derivative and spec.walks:
         groups, spec = (min(-(-count // (width * prod(group))), most), 1, 1), replace(spec, rows=False)
     values: dict[str, Shape] = {"count": (count,), "row": (groups[0] * prod(group),), "shape": merged.shape}

@@ -37,7 +37,7 @@ class Target:
     backward_constants : tuple of str
         The same, of backward derivatives alone.
     element_constants : tuple of str
-        The same, of calls that run over elements, and not of raw kernels.
+        The same, of calls over elements whose threads do not wait for each other, in groups of up to 256.
     bool_bytes : int
         How many bytes Slang's code takes for a bool behind a pointer; arrays have 1.
     aligned_vectors : bool

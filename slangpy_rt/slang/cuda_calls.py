@@ -9,13 +9,10 @@ import re
 
 from slangpy_rt.slang.emitted import prelude_end
 
-_WAITS = re.compile(rb"__syncthreads|\bbar(?:rier)?\.")
 _APART = re.compile(rb"^__device__ (?=[\w <>,*]+ \*?\w*_spy_\w+Apart_\d+\()", re.M)
 
 
 def with_calls(code: bytes) -> bytes:
     """Return CUDA text whose functions apart are called, instead of being copied into each place that calls them."""
     end = prelude_end(code, "cuda")
-    if b"_SPY_ALONE" in code:
-        code, end = (head := b"#define _SPY_ALONE %d\n" % bool(_WAITS.search(code, end))) + code, end + len(head)
     return code[:end] + _APART.sub(b"__device__ __noinline__ ", code[end:])
