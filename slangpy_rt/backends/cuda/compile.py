@@ -51,7 +51,7 @@ def nvrtc_compile(code: bytes, arch: str) -> bytes:
         If NVRTC does not start.
     """
     nvrtc = _nvrtc()
-    given = [line.decode() for line in _OPTION.findall(code)]
+    given = list(dict.fromkeys(line.decode() for line in _OPTION.findall(code)))
     arch = next((option.removeprefix(_ARCH) for option in given if option.startswith(_ARCH)), arch)
     options = [f"{_ARCH}{arch}", *_FLAGS, *(option for option in given if not option.startswith(_ARCH))]
     attributes = b"".join(found + b" " for found in _ATTRIBUTES.findall(code))
