@@ -28,11 +28,14 @@ def target_of(format: str, profile: str, entry: str, caps: Caps, program: bool =
         constants += ("export static const bool _spy_float_atomics = false;",)
     waves = spirv and caps.lanes in (8, 16, 32, 64)
     backward = (f"export static const uint _spy_lanes = {caps.lanes};",) if waves else ()
+    # As shaders/mlp_groups.slang has it.
+    joins = ("mma" if format == "cuda" else "barriers_of_present") in caps.features
+    groups = ("export static const bool _spy_groups = true;",) if joins and format in ("cuda", "spirv") else ()
     # Slang issues 3955, 8971 and 12384: its SPIR-V has 4 bytes for a bool in memory, its CUDA aligns vectors.
     bool_bytes, aligned = 4 if spirv else 1, format == "cuda"
     modules = ("_spy_descriptors",) if spirv and entry == "pointer" and not program else ()
     # Slang 2026.12 refuses variables of textures for SPIR-V: its error E56004.
     return Target(
         format, profile, entry, program, constants, backward, bool_bytes, aligned, caps.nesting,
-        texture_modules=modules, texture_variables=not spirv,
+        texture_modules=modules, texture_variables=not spirv, element_constants=groups,
     )  # fmt: skip

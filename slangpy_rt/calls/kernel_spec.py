@@ -160,6 +160,8 @@ def describe_call(
         derivative=options.derivative,
         hidden=spell.hidden,
     )
+    if prod(group) <= GROUP_SIZE and not spec.sums and not source.waits:
+        spec = replace(spec, constants=(*spec.constants, *target.element_constants))
     if options.derivative and spec.walks:
         groups, spec = (min(-(-count // (width * prod(group))), most), 1, 1), replace(spec, rows=False)
     values: dict[str, Shape] = {"count": (count,), "row": (groups[0] * prod(group),), "shape": merged.shape}

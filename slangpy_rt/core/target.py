@@ -36,6 +36,8 @@ class Target:
         ``"export static const bool _spy_cooperative = true;"``.
     backward_constants : tuple of str
         The same, of backward derivatives alone.
+    element_constants : tuple of str
+        The same, of calls over elements whose threads do not wait for each other, in groups of up to 256.
     bool_bytes : int
         How many bytes Slang's code takes for a bool behind a pointer; arrays have 1.
     aligned_vectors : bool
@@ -63,6 +65,7 @@ class Target:
     flags: tuple[str, ...] = ()
     texture_modules: tuple[str, ...] = ()
     texture_variables: bool = True
+    element_constants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

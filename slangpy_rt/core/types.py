@@ -195,6 +195,8 @@ class ModuleInfo:
         file.
     prints : bool
         Whether its text, or a file it is made of, calls ``printf``.
+    waits : bool
+        Whether they may wait for other threads of their group.
     statics : bool
         Whether its functions, or those of a file it is made of, may change static variables. Each element of a call
         begins with their initial values.
@@ -217,6 +219,7 @@ class ModuleInfo:
     uniforms: tuple[Param, ...] = ()
     dependencies: tuple[tuple[str, str], ...] = ()
     prints: bool = False
+    waits: bool = False
     statics: bool = False
     declares: tuple[str, ...] = ()
     places: tuple[tuple[str, str], ...] = ()

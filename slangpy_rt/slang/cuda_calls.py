@@ -1,6 +1,8 @@
 """Writes ``__noinline__`` into CUDA text, which Slang 2026.12 leaves out of ``[noinline]`` functions.
 
-Only functions of ``shaders/`` get it, whose names have ``_spy_`` and end with ``Apart``. Nothing is compiled here.
+Only functions of ``shaders/`` get it, whose names have ``_spy_`` and end with ``Apart``. In a text with such functions all
+others get ``__forceinline__``: in a function that is called NVRTC does not know that a wave's lanes are together, and makes
+each instruction of the wave wait for them. Nothing is compiled here.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ import re
 from slangpy_rt.slang.emitted import prelude_end
 
 _APART = re.compile(rb"^__device__ (?=[\w <>,*]+ \*?\w*_spy_\w+Apart_\d+\()", re.M)
+_OTHER = re.compile(rb"^__device__ (?!__noinline__)(?=[\w <>,*]+\()", re.M)
 
 
 def with_calls(code: bytes) -> bytes:
     """Return CUDA text whose functions apart are called, instead of being copied into each place that calls them."""
     end = prelude_end(code, "cuda")
-    return code[:end] + _APART.sub(b"__device__ __noinline__ ", code[end:])
+    body, found = _APART.subn(b"__device__ __noinline__ ", code[end:])
+    return code[:end] + (_OTHER.sub(b"__device__ __forceinline__ ", body) if found else body)

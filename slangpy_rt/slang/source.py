@@ -278,6 +278,11 @@ class Source:
         return any(source.info.prints for source in (*self._linked, self))
 
     @property
+    def waits(self) -> bool:
+        """Whether functions of this module or of a linked one may wait for other threads of their group."""
+        return any(source.info.waits for source in (*self._linked, self))
+
+    @property
     def statics(self) -> bool:
         """Whether functions of this module or of a linked one may change static variables."""
         return any(source.info.statics for source in (*self._linked, self))
@@ -294,10 +299,7 @@ class Source:
         return any(path == library for source in (*self._linked, self) for path, _ in source.info.dependencies)
 
     def changed(self) -> bool:
-        """Return whether the contents of a file of this module or a linked one changed since it was loaded.
-
-        A new modification time alone is no change.
-        """
+        """Return whether a file of this module or a linked one has other contents than when it was loaded."""
         return any(source._files.changed() for source in (*self._linked, self))
 
     @property

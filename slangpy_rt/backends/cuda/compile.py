@@ -5,7 +5,8 @@ contain lines for this file:
 
 - ``#pragma slangpy_rt_nvrtc --use_fast_math``: an option of NVRTC; an architecture takes the place of the device's.
 - ``#pragma slangpy_rt_kernel __launch_bounds__(384, 1)``: attributes of the kernel.
-- ``#pragma slangpy_rt_shared_bytes 196608``: group memory of a launch, beside what the kernel declares.
+- ``#pragma slangpy_rt_shared_bytes 196608``: group memory of a launch, beside what the kernel declares; of several
+  lines, the largest.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ def nvrtc_compile(code: bytes, arch: str) -> bytes:
         If NVRTC does not start.
     """
     nvrtc = _nvrtc()
-    given = [line.decode() for line in _OPTION.findall(code)]
+    given = list(dict.fromkeys(line.decode() for line in _OPTION.findall(code)))
     arch = next((option.removeprefix(_ARCH) for option in given if option.startswith(_ARCH)), arch)
     options = [f"{_ARCH}{arch}", *_FLAGS, *(option for option in given if not option.startswith(_ARCH))]
     attributes = b"".join(found + b" " for found in _ATTRIBUTES.findall(code))
     code = code.replace(_HEAD, _HEAD + attributes)
-    shared = _SHARED_BYTES.search(code)
+    shared = max(map(int, _SHARED_BYTES.findall(code)), default=0)
     # Only the kernel's own text counts, which follows the last #endif: the prelude always contains these names.
     body = code.rpartition(b"#endif")[2]
     defines = [flag for name, flag in _HEADER_TYPES.items() if name in body]
@@ -81,7 +82,7 @@ def nvrtc_compile(code: bytes, arch: str) -> bytes:
             )
         cubin = bytearray(nvrtc.nvrtcGetCUBINSize(program)[1])
         nvrtc.nvrtcGetCUBIN(program, cubin)
-        return (shared[1] + b"\n" if shared else b"") + bytes(cubin)
+        return (b"%d\n" % shared if shared else b"") + bytes(cubin)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

@@ -25,6 +25,7 @@ from slangpy_rt.core.errors import OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.target import LAVAPIPE_NESTING, Caps
 
 _LAVAPIPE = 13  # VK_DRIVER_ID_MESA_LLVMPIPE
+_NVIDIA = 4  # VK_DRIVER_ID_NVIDIA_PROPRIETARY
 _OPAQUE_FD = 1  # VK_EXTERNAL_MEMORY_HANDLE_TYPE_ and VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT
 _QUEUES = 8  # the most ``VkQueue`` objects; further queues of the backend share them
 _DEVICE_LOCAL, _VISIBLE, _COHERENT, _CACHED = 1, 2, 4, 8  # VkMemoryPropertyFlagBits
@@ -316,10 +317,12 @@ class VkDevice(MemoryDevice):
         if "wave" in features and first.subgroupSize == 32 and needed <= present:
             enabled = {"half": "shaderFloat16", "int8_t": "shaderInt8", "bfloat16": BFLOAT16}
             tiles = {element for element in self._instance.tiles(physical) if enabled[element] in present}
-            if room >= 32 and "half" in tiles:
+            if room >= 45 and "half" in tiles:
                 features.add("cooperative_matrix")
             if room >= 40:
                 features.update(f"tiles_{element}" for element in tiles)
+        if second.driverID == _NVIDIA:
+            features.add("barriers_of_present")
         x, y, z = core.limits.maxComputeWorkGroupCount
         nesting = LAVAPIPE_NESTING if second.driverID == _LAVAPIPE else Caps.nesting
         self.caps = Caps((x, y, z), _scalars(present), frozenset(features), first.subgroupSize, nesting=nesting)
