@@ -51,8 +51,15 @@ class Staging:
                 status = self._cu.cuMemcpyHtoDAsync_v2(device + start, at, size, self._stream)
                 check(status, "a copy to the device")
 
-    def download(self, host: int, device: int, nbytes: int) -> None:
-        """Copy from the device after all queued work on the stream; the copy is done when this returns."""
+    def download(self, host: int, device: int, nbytes: int, direct: bool = False) -> None:
+        """Copy from the device after all queued work on the stream; the copy is done when this returns.
+
+        If ``direct``, the host memory is page-locked, and the copy needs no slots.
+        """
+        if direct:
+            check(self._cu.cuMemcpyDtoHAsync_v2(host, device, nbytes, self._stream), "a copy from the device")
+            check(self._cu.cuStreamSynchronize(self._stream), "waiting for queued work")
+            return
         if nbytes > INLINE and self._by_threads(self._download_pieces, device, host, nbytes):
             return
         with self._lock:
