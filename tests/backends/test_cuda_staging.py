@@ -12,7 +12,7 @@ from test_cuda_contexts import Driver, driver
 import slangpy_rt as spy
 from slangpy_rt.backends import host_blocks
 from slangpy_rt.backends.cuda.backend import CudaBackend
-from slangpy_rt.backends.cuda.staging import CHUNK, INLINE, SLOTS
+from slangpy_rt.backends.cuda.staging import CHUNK, INLINE, SLOTS, THREADS
 
 __all__ = ["driver"]  # the fixture
 
@@ -63,7 +63,7 @@ def test_an_error_of_the_driver_leaves_no_thread_at_work(driver: Driver, monkeyp
     monkeypatch.setattr(Driver, "cuMemcpyHtoDAsync_v2", refused)
     with pytest.raises(Exception, match="a copy to the device"):
         backend.upload(buffer, 0, host.data)
-    assert len(copies) == 3
+    assert 3 <= len(copies) <= 2 + THREADS
     _there_and_back(backend, (5 * CHUNK,))
     backend.close()
 
