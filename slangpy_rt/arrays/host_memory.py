@@ -10,6 +10,7 @@ import numpy.typing as npt
 from slangpy_rt.arrays.layout import Layout
 from slangpy_rt.core.checks import no_memory
 from slangpy_rt.core.dtypes import BFLOAT16
+from slangpy_rt.core.errors import OutOfMemoryError
 
 
 def host_memory(where: str, layout: Layout) -> tuple[npt.NDArray[Any], int]:
@@ -27,12 +28,14 @@ def host_memory(where: str, layout: Layout) -> tuple[npt.NDArray[Any], int]:
     """
     try:
         if layout.contiguous:
-            return np.empty(layout.full_shape, layout.numpy_dtype), 0
+            return layout.device.host_array(layout.full_shape, layout.numpy_dtype), 0
         reach = [(n - 1) * s * layout.unit for n, s in zip(layout.full_shape, layout.strides, strict=True)]
         first, last = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
         # An array without elements has no first byte.
         size = last - first + layout.numpy_dtype.itemsize if 0 not in layout.full_shape else 0
         return np.empty(size, np.uint8), first
+    except OutOfMemoryError:
+        raise  # the device's, with its own message
     except MemoryError as error:
         raise no_memory(where, error) from None
 

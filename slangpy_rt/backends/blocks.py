@@ -10,9 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any
-
-from slangpy_rt.backends.base import Buffer
+from typing import Any, Protocol
 
 ALIGN = 256
 # For drivers that allow only some 4,096 allocations: blocks up to this size are parts of slabs of 64 MiB. At most a
@@ -23,6 +21,12 @@ PAGE = 2 << 20  # drivers of discrete GPUs round allocations to multiples of thi
 # most of it a change of thread, and a program that keeps all its results would need it at each call.
 _AT_ONCE = 16
 _AHEAD = 64 << 10
+
+
+class Holder(Protocol):
+    """What holds a block, as buffers do, and gives it back with ``chunk.give`` when it is freed."""
+
+    chunk: Any
 
 
 class SizeClasses:
@@ -65,7 +69,7 @@ class SizeClasses:
         # The slab that small blocks are cut from.
         self._slab: _Slab | None = None
 
-    def grow(self, size: int, buffer: Buffer) -> bool:
+    def grow(self, size: int, buffer: Holder) -> bool:
         """Give a buffer a new block of ``size`` bytes.
 
         Returns

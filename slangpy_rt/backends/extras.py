@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, Mark, Queue, Recording, Shared, SharedBuffer
 from slangpy_rt.core.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from slangpy_rt.backends.host_blocks import HostBlocks
 
 
 class Records(ABC):
@@ -87,6 +90,20 @@ class MappedMemory(ABC):
         OutOfMemoryError
             If the driver refuses the memory.
         """
+
+
+class HostResults(ABC):
+    """A backend that copies to some host memory without stages: large results that go to the host lie there.
+
+    ``download`` recognizes the memory. It stays where it is when the backend is closed, for arrays that lie in it.
+
+    Attributes
+    ----------
+    hosts : HostBlocks
+        That memory.
+    """
+
+    hosts: HostBlocks
 
 
 class LateReads(ABC):

@@ -14,6 +14,7 @@ from typing import Any
 
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.device_memory import MemoryDevice
+from slangpy_rt.backends.host_blocks import HostBlocks
 from slangpy_rt.backends.submissions import Submissions
 from slangpy_rt.core.interrupts import Crew, apart
 
@@ -30,10 +31,13 @@ class Copies:
     ----------
     kind : object
         What the device's ``allocate`` takes for stages: memory that the host reads and writes fast.
+    hosts : HostBlocks, optional
+        Memory of the host that the device copies to by itself.
     """
 
-    def __init__(self, device: MemoryDevice, queue: Submissions, kind: Any) -> None:
+    def __init__(self, device: MemoryDevice, queue: Submissions, kind: Any, hosts: HostBlocks | None = None) -> None:
         self._queue = queue
+        self._hosts = hosts
         self._stages = _Stages(device, queue, kind)
         self._threads = min(8, os.cpu_count() or 1)
         self._crew: Crew | None = None
@@ -63,6 +67,11 @@ class Copies:
             self._move(address, memory.host + at, nbytes)
             return
         queue.locked_order(src.address, False)
+        found = self._hosts.find(address, nbytes) if self._hosts is not None else None
+        if found is not None:
+            queue.locked_copy(memory, at, *found, nbytes)
+            queue.timeline.wait(queue.locked_submit())
+            return
         flying: deque[tuple[_Stage, int, int]] = deque()
         for done in range(0, nbytes, _STAGE_BYTES):
             if len(flying) == _STAGES:

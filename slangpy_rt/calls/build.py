@@ -263,11 +263,19 @@ def _make_ready(scope: Scope, asked: CallSpec, written: tuple[bool, ...], some: 
             any(o.mode == "gradient" and o.step == "own" for o in spec.leaves),
             spec.title,
             any(o.mode in ("handle", "texel") for o in spec.leaves),
+            _streamed(spec, fields) if spec.entry == "range" and not spec.raw else (),
         )
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
         kernel = device.kernels.get(scope.source, text, spec.title, info, block, options.conformances)
     fixed, prefix, pack = packers(fields)
     return _Ready(spec, reports, text, fields, kernel, pack, fixed, prefix)
+
+
+def _streamed(spec: CallSpec, fields: Sequence[BlockField]) -> tuple[tuple[int, int], ...]:
+    """Return ``KernelInfo.streamed``: the outputs that the kernel writes element by element in the call's order."""
+    offsets = {f.name: f.offset for f in fields}
+    outputs = [o for o in spec.leaves if o.mode == "linear" and o.access == "out"]
+    return tuple([(offsets[f"v_{o.name}"], o.count * NUMPY_OF[o.scalar].itemsize) for o in outputs])
 
 
 def _is_written(leaf: Bound, derivative: str) -> bool:

@@ -127,6 +127,9 @@ class KernelInfo:
         The name of the kernel's function, for error messages and profilers.
     textures : bool
         Whether its argument block has numbers of textures or samplers.
+    streamed : tuple of tuple of int
+        For a range kernel, its outputs whose elements follow each other, each written once and never read: the offset
+        of the pointer in the argument block, and the bytes of an element.
     """
 
     entry: str
@@ -136,3 +139,4 @@ class KernelInfo:
     coarse: bool = False
     title: str = "kernel"
     textures: bool = False
+    streamed: tuple[tuple[int, int], ...] = ()

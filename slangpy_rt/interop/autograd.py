@@ -13,6 +13,7 @@ from slangpy_rt.calls.prepared_calls import MISS
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.interop.backward import Backward
 from slangpy_rt.interop.graph import Apply
+from slangpy_rt.interop.own_node import Pass, direct_apply, own_node, transforms_active
 from slangpy_rt.interop.placement import as_tensors
 from slangpy_rt.interop.torch_memory import same_places, signature
 
@@ -77,6 +78,12 @@ class AutogradCall:
         self._backward: dict[Any, Known] = {}
         self._last: Known | None = None
         self._guarded: Callable[[tuple[Any, ...]], Any] | None = None
+        # Of ``_node``: the backward passes last made.
+        self._passes: dict[tuple[bool, ...], Pass] = {}
+        alone = self.plain and not self._uniforms and not callee.has_result_kind and sig.returns.scalar in _FLOATS
+        self._node = (
+            own_node(callee.function.name, self._plain_forward, self._plain_backward, self._passes) if alone else None
+        )
 
     guards = True
 
@@ -84,14 +91,17 @@ class AutogradCall:
         self, values: tuple[Any, ...], failed: Callable[[tuple[Any, ...]], Any] | None
     ) -> Callable[[tuple[Any, ...]], Any] | None:
         """Return a function that runs the call on similar tensors after one check; see ``PointerCall.guarded``."""
+        if self._node is None or len(values) != self._given:
+            return None
         if self._guarded is None or self._guarded is failed:
-            same, count, applied = same_places(values) if self.plain else None, len(values), self._applied
+            same, count, apply = same_places(values), self._given, direct_apply(self._node)
+            grad_enabled = torch.is_grad_enabled
 
             def run(values: tuple[Any, ...]) -> Any:
                 # The check sees which tensors require gradients, and not whether gradients are recorded.
-                if len(values) != count or not torch.is_grad_enabled() or not same(*values):  # type: ignore[misc]
+                if len(values) != count or not grad_enabled() or transforms_active():
                     return MISS
-                return applied(None, values)
+                return apply(*values) if same(*values) else MISS  # type: ignore[misc]
 
             self._guarded = run if same is not None else None
         return self._guarded
@@ -169,6 +179,16 @@ class AutogradCall:
         wanted: tuple[int, ...],
     ) -> list[torch.Tensor]:
         """Compute the gradients of the values at the indices in ``wanted`` from those of the outputs."""
+        return self._backward_pass(values, uniforms, grads, wanted)[2].run(stream, values, uniforms, grads)
+
+    def _backward_pass(
+        self,
+        values: tuple[Any, ...],
+        uniforms: tuple[Any, ...],
+        grads: tuple[torch.Tensor, ...],
+        wanted: tuple[int, ...],
+    ) -> Known:
+        """Find or make the backward pass for such tensors."""
         # Hooks may restore saved tensors in another layout than the call had.
         tensors = [t for t in (*grads, *values) if isinstance(t, torch.Tensor)]
         known = self._last
@@ -181,7 +201,24 @@ class AutogradCall:
                 made = Backward(callee, self._sig, args, named, grads, wanted, self.outs)
                 known = self._backward[key] = wanted, same_places(tuple(tensors)), made
             self._last = known
-        return known[2].run(stream, values, uniforms, grads)
+        return known
+
+    def _plain_forward(self, values: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """Run the function without autograd, if its values are tensors alone; return its result."""
+        call = self._forward or self._forward_call(values, ())
+        found: torch.Tensor = call.run(values)
+        return found
+
+    def _plain_backward(
+        self, values: tuple[torch.Tensor, ...], grad: torch.Tensor, needed: tuple[bool, ...]
+    ) -> tuple[torch.Tensor | None, ...]:
+        """Compute a gradient, or None, for each value from that of the result, and note the pass."""
+        grads, wanted = (grad.resolve_neg(),), tuple([k for k, need in enumerate(needed) if need])
+        _, same, made = self._backward_pass(values, (), grads, wanted)
+        if same is not None and made.direct is not None:
+            self._passes[needed] = same, made.direct
+        found = iter(made.run(None, values, (), grads))
+        return tuple([next(found) if need else None for need in needed])
 
     def _forward_call(self, values: tuple[Any, ...], uniforms: tuple[Any, ...]) -> PreparedCall:
         call = self._forward
@@ -216,6 +253,8 @@ class AutogradCall:
                     f"{self._sig}: of several outputs none may be a view of a torch tensor; pass tensor.clone(), or "
                     "call within torch.no_grad()."
                 )
+        if self._node is not None and stream is None:
+            return self._node.apply(*given)
         found = Apply.apply(self, stream, values[self._given : end], *given)  # type: ignore[no-untyped-call]
         if not self.outs:
             return found

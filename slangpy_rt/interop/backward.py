@@ -42,6 +42,12 @@ class Backward:
         The gradients of its outputs: the result, if there is one, and ``out`` parameters.
     wanted, outs : sequence of int
         Indices of the arguments, in their order, that get gradients, and of those for ``out`` parameters.
+
+    Attributes
+    ----------
+    direct : callable or None
+        Takes the call's values and the outputs' gradients, and returns a gradient, or None, for each value; None if
+        the kernel takes more than addresses of tensors. It runs on the stream that PyTorch works on.
     """
 
     def __init__(
@@ -79,7 +85,8 @@ class Backward:
         self._adds = {k: self._call.adds_to_gradients_of(k) for k in wanted}
         self._summed = [n for n, k in enumerate(self._wanted) if self._adds[k]]
         # Uniforms may be host values, which ``_find_sources`` could not tell from addresses.
-        self._sources = self._find_sources(values, grads) if self._in_place and not callee.values else None
+        sources = self._find_sources(values, grads) if self._in_place and not callee.values else None
+        self.direct = None if sources is None else self._directly(sources, len(values))
 
     def run(
         self,
@@ -91,8 +98,9 @@ class Backward:
         """Compute the gradients of the wanted arguments."""
         device = self._device
         device.check_open()
-        if self._sources is not None and stream is None:
-            return self._run_in_place(values, grads)
+        if self.direct is not None and stream is None:
+            every = self.direct(values, grads)
+            return [found for found in every if found is not None]
         seen, result, gradients, _kept = self._arrays(values, grads)
         every = (*seen, *uniforms, *(() if result is None else (result,)))
         if stream is not None:
@@ -143,19 +151,30 @@ class Backward:
         block = self._call.addresses((*seen, *result))
         return None if block is None else tuple(places.index(address) for address in block)
 
-    def _run_in_place(self, values: tuple[Any, ...], grads: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-        """Run the derivative if the argument block holds nothing but addresses of tensors."""
-        device = self._device
-        assert self._sources is not None
-        if self._dense:
-            grads = tuple([grad.contiguous() for grad in grads])
-        made = [self._makers[k]() for k in self._wanted]
-        for n in self._summed:
-            made[n].zero_()
-        launch = device.launch if self._stream is None else foreign_stream(device, self._stream(grads)).direct
-        every = (*values, *grads, *made)
-        self._call.launch_at(launch, [every[k].data_ptr() for k in self._sources])
-        return made
+    def _directly(self, sources: tuple[int, ...], count: int) -> Callable[..., tuple[torch.Tensor | None, ...]]:
+        """Return ``direct`` for an argument block of addresses of the tensors with these indices."""
+        device, call, stream, dense, summed = self._device, self._call, self._stream, self._dense, self._summed
+        makers = tuple([self._makers[k] for k in self._wanted])
+        # For each value the index of its gradient among the new ones, -1 without one.
+        places = tuple([self._wanted.index(k) if k in self._wanted else -1 for k in range(count)])
+        whole = self._wanted == tuple(range(count))
+        known = device.foreign_streams
+
+        def run(values: tuple[Any, ...], grads: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor | None, ...]:
+            if dense:
+                grads = tuple([grad.contiguous() for grad in grads])
+            made = [make() for make in makers]
+            for n in summed:
+                made[n].zero_()
+            launch = device.launch
+            if stream is not None:
+                handle = stream(None)
+                launch = (known.get(handle) or foreign_stream(device, handle)).direct
+            every = (*values, *grads, *made)
+            call.launch_at(launch, [every[k].data_ptr() for k in sources])
+            return tuple(made) if whole else tuple([None if n < 0 else made[n] for n in places])
+
+        return run
 
     def _brought(self, array: Tensor) -> torch.Tensor:
         """Copy a gradient from the device to the memory that the call's tensors are in: the host's or a GPU's."""

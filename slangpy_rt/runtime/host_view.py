@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,17 +10,24 @@ import numpy.typing as npt
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.shapes import Shape
 
+if TYPE_CHECKING:
+    from slangpy_rt.backends.host_blocks import HostBlock
+
 
 class _HostView:
     """The owner of an array's memory: it keeps a buffer alive as long as the array lives."""
 
-    def __init__(self, buffer: Buffer, interface: dict[str, Any]) -> None:
+    def __init__(self, buffer: Buffer | HostBlock, interface: dict[str, Any]) -> None:
         self._buffer = buffer
         self.__array_interface__ = interface
 
 
 def host_view(
-    buffer: Buffer, shape: Shape, dtype: np.dtype[Any], address: int | None = None, strides: Shape | None = None
+    buffer: Buffer | HostBlock,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    address: int | None = None,
+    strides: Shape | None = None,
 ) -> npt.NDArray[Any]:
     """Return host memory of a buffer, by default from its first byte on, as an array that keeps the buffer alive."""
     interface = {

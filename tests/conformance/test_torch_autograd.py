@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -168,6 +169,37 @@ def test_a_changed_argument_is_noticed(module: spy.Module) -> None:
     z.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
+
+
+def test_calls_whose_arguments_are_tensors_alone(module: spy.Module) -> None:
+    x, y = (torch.linspace(1, 2, 64).requires_grad_() for _ in range(2))
+    ended: list[torch.Tensor] = []
+    torch.func.grad(lambda t: (ended.append(t), t.sum())[1])(torch.ones(64))
+    for _ in range(3):
+        assert "mulBackward" in repr(module.mul(x, y).grad_fn)
+        # A transform of torch.func would take the function for one without a derivative.
+        with pytest.raises(RuntimeError, match="setup_context"):
+            torch.func.grad(lambda k: (module.mul(x, y) * k).sum())(torch.ones(()))
+        torch.testing.assert_close(module.mul(ended[0], y).detach(), y.detach() ** 2)
+        changed = x * 1
+        out = module.mul(changed, y)
+        changed.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            out.sum().backward()
+        (first,) = torch.autograd.grad(module.mul(x, y).sum(), x, create_graph=True)
+        with pytest.raises(RuntimeError, match="no second derivatives"):
+            first.sum().backward()
+        # Memory of gradients is their own: one that is written to is no other.
+        a, b = torch.autograd.grad(module.mul(x, y).sum(), (x, y))
+        a.zero_()
+        torch.testing.assert_close(b, (2 * x * y).detach())
+    text = "[Differentiable] float f(float a) { return a; }"
+    other = spy.Module.load_from_source(module.device, "torched_once", text)
+    held = weakref.ref(other.f(x).grad_fn._forward_cls)  # type: ignore[union-attr]
+    assert held() is not None
+    del other
+    gc.collect()
+    assert held() is None
 
 
 def test_a_second_derivative_is_refused(module: spy.Module) -> None:

@@ -5,6 +5,7 @@ Each test runs three times where it matters, as in test_vulkan_backend.py.
 
 from __future__ import annotations
 
+import ctypes
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +14,7 @@ from _vulkan_backend import Launch, backend, count_barriers, get, launch, put, s
 
 from slangpy_rt.backends.device_memory import DeviceBuffer
 from slangpy_rt.backends.vulkan.backend import VulkanBackend
-from slangpy_rt.core.errors import OutOfMemoryError
+from slangpy_rt.core.errors import OutOfMemoryError, UnsupportedError
 
 __all__ = ["backend", "launch", "spirv"]  # the fixtures
 
@@ -105,3 +106,34 @@ def test_out_of_memory_frees_idle_blocks_and_tries_again(
     assert refused
     assert backend._memory.blocks.idle() == 0
     del buffer
+
+
+def test_copies_to_memory_of_the_host(backend: VulkanBackend, launch: Launch) -> None:
+    n = 1 << 19
+    a, b, r = (put(backend, x) for x in (np.full(n, 2, np.float32), np.arange(n, dtype=np.float32), np.zeros(n, "f")))
+    blocks = [backend.hosts.take(4 * n) for _ in range(2)]
+    for block, factor in zip(blocks, (1.0, 3.0), strict=True):
+        assert block is not None
+        host = np.ctypeslib.as_array((ctypes.c_float * n).from_address(block.address))
+        launch(a, b, r, factor)
+        backend.download(r, 0, host.data)
+        np.testing.assert_array_equal(host, 2 * factor + np.arange(n))
+        # A part of it, from and to odd places.
+        host[:] = -1
+        backend.download(r, 12, host[7:77].data)
+        np.testing.assert_array_equal(host[7:77], 2 * factor + np.arange(3, 73))
+        assert (host[:7] == -1).all() and (host[77:] == -1).all()
+    places = [block.address for block in blocks if block is not None]
+    blocks.clear()
+    del block
+    again = backend.hosts.take(4 * n)
+    assert again is not None and again.address in places
+
+
+def test_memory_of_the_host_that_the_driver_refuses(backend: VulkanBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise UnsupportedError("no such memory")
+
+    monkeypatch.setattr(backend.hosts, "_register", refuse)
+    assert backend.hosts.take(1 << 20) is None
+    assert backend.hosts.take(1 << 20) is None and backend.hosts.all == {}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from slangpy_rt.backends.base import Kernel
+from slangpy_rt.backends.cpu.streaming import STREAMING, streamed_from
 from slangpy_rt.core.errors import DeviceError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.target import KernelInfo
@@ -134,6 +135,7 @@ for _name, _value in {
     "CHUNK_SECONDS": _CHUNK_SECONDS,
 }.items():  # fmt: skip
     RUN_LIST = re.sub(rb"\b%b\b" % _name.encode(), str(_value).encode(), RUN_LIST)
+RUN_LIST += STREAMING
 
 
 class CpuKernel(Kernel):
@@ -147,11 +149,16 @@ class CpuKernel(Kernel):
         The functions of ``RUN_LIST``.
     address : int
         The address of ``run``.
+    large, streaming, streaming_address : int, callable, int
+        From how many elements on ``streaming`` takes the place of ``run``: it writes outputs past the caches.
     coarse : bool
         As in ``KernelInfo``.
     """
 
-    __slots__ = ("_unload", "address", "coarse", "library", "run", "run_first", "run_list", "run_shared")
+    __slots__ = (
+        "_unload", "address", "coarse", "large", "library", "run", "run_first", "run_list", "run_shared", "streaming",
+        "streaming_address",
+    )  # fmt: skip
 
     __del__ = finalizer("_unload")
 
@@ -163,8 +170,17 @@ class CpuKernel(Kernel):
         self.run_list: Callable[[Any, int], None] = _RUN_RANGES(("run_list", library))
         self.run_first: Callable[..., int] = _RUN_FIRST(("run_first", library))
         self.run_shared: Callable[[Any], int] = _RUN_SHARED(("run_shared", library))
-        self.address = ctypes.cast(self.run, ctypes.c_void_p).value
+        self.streaming: Callable[[int, int, bytes], None] = _RUN(("run_streamed", library))
+        self.address = _address(self.run)
+        self.streaming_address = _address(self.streaming)
+        self.large = streamed_from(library, self.address, info.args_size, info.streamed)
         self.coarse = info.coarse
+
+
+def _address(function: Any) -> int:
+    found = ctypes.cast(function, ctypes.c_void_p).value
+    assert found is not None
+    return found
 
 
 @cache

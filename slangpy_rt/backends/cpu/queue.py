@@ -59,7 +59,8 @@ class CpuQueue(Queue):
             sharing, self._sharing = self._sharing or self._threads.sharing(kernel), None  # type: ignore[arg-type]
             kept = sharing.kept
             kept[0], kept[1] = kernel, args
-            first = sharing.at, kernel.address, count, args, kernel.coarse  # type: ignore[attr-defined]
+            address = kernel.address if count < kernel.large else kernel.streaming_address  # type: ignore[attr-defined]
+            first = sharing.at, address, count, args, kernel.coarse  # type: ignore[attr-defined]
             # ``all`` stops at a false result: if ``run_first`` did all the work, the other steps are unused, and the
             # next launch takes them.
             if not all(_chain(_starmap(kernel.run_first, (first,)), sharing.rest)):  # type: ignore[attr-defined]
@@ -79,13 +80,15 @@ class CpuQueue(Queue):
 
     def _run(self, kernel: CpuKernel, count: int, args: bytes) -> None:
         """Run a launch on the caller's thread, or divided among threads without regard to the time it takes."""
+        large = count >= kernel.large
         if not self._even or count <= PROBE_ENOUGH:
-            kernel.run(0, count, args)
+            (kernel.streaming if large else kernel.run)(0, count, args)
             return
         # The pieces depend only on the number of elements, neither on the number of threads nor on measured times.
         chunk = max(PROBE_ENOUGH, -(-count // _EVEN_CHUNKS))
         sharing = self._threads.sharing(kernel)
         sharing.kept[:], work = (kernel, args), sharing.work
-        work.run, work.args, work.end, work.chunk = kernel.address, args, count, chunk
+        work.args, work.end, work.chunk = args, count, chunk
+        work.run = kernel.streaming_address if large else kernel.address
         work.chunks = -(-count // chunk)
         all(sharing.rest)

@@ -28,7 +28,7 @@ from slangpy_rt.backends.cuda.queue import CudaQueue
 from slangpy_rt.backends.cuda.staging import Staging
 from slangpy_rt.backends.cuda.streams import Streams
 from slangpy_rt.backends.cuda.tensor_map import CudaTensorMaps
-from slangpy_rt.backends.extras import ForeignStreams, ImportsMemory, MappedMemory, Records
+from slangpy_rt.backends.extras import ForeignStreams, HostResults, ImportsMemory, MappedMemory, Records
 from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.interrupts import Release, apart, finalizer
 from slangpy_rt.core.target import KernelInfo
@@ -44,8 +44,8 @@ _ENTERING = ("_load", "_open_shared", "upload", "download", "clear", "_open_queu
 _bytes_at = FFI_CUDA.from_buffer
 
 
-class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams, CudaTensorMaps, CudaOccupancy,
-                  CudaImages):  # fmt: skip
+class CudaBackend(Backend, Records, MappedMemory, HostResults, ImportsMemory, ForeignStreams, CudaTensorMaps,
+                  CudaOccupancy, CudaImages):  # fmt: skip
     """An NVIDIA GPU.
 
     Parameters
@@ -99,11 +99,11 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
         self._memory = Memory(self, self._context, _SMALL, _SLAB, opened.several)
         # Used by ``alloc`` only: it saves an attribute look-up in the path of every call.
         self._takes = self._memory.blocks.takes
-        self._shared = self._memory.shared
+        self._shared, self.hosts = self._memory.shared, self._memory.hosts
         self._streams = Streams(self, self._context, self._events, self._graphs, opened.several, debug)
         give = partial(
-            give_back, self._device, self._context, self._graphs, self._events, self._modules.all,
-            self._memory.allocations, self._memory.slabs, self._streams.own, self._images.live,
+            give_back, self._device, self._context, self._graphs, self._events, self._modules.all, self._memory.held,
+            self._streams.own, self._images.live,
         )  # fmt: skip
         try:
             self._enter()
@@ -113,8 +113,7 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
             cu.cuCtxSetCurrent(before)
             raise
         self.stream = self.queue.handle
-        self._staging = Staging(self._context, self.stream)
-        self._memset = cu.cuMemsetD8Async
+        self._staging, self._memset = Staging(self._context, self.stream), cu.cuMemsetD8Async
         self._release = Release(partial(give, self._staging))
         if opened.several:
             check(cu.cuCtxSetCurrent(before), "leaving the context")
@@ -169,7 +168,8 @@ class CudaBackend(Backend, Records, MappedMemory, ImportsMemory, ForeignStreams,
         with self.inside[threading.get_ident()]:
             self.require_open()
             self._enter()
-            self._staging.download(int(FFI_CUDA.cast("uintptr_t", data)), src.address + offset, len(data))
+            host = int(FFI_CUDA.cast("uintptr_t", data))
+            self._staging.download(host, src.address + offset, len(data), self.hosts.holds(host, len(data)))
 
     def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
         with self.inside[threading.get_ident()]:

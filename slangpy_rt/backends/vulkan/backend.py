@@ -9,17 +9,20 @@ are textures or samplers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
 
 from slangpy_rt.backends.base import Buffer, Dispatch, Recording
-from slangpy_rt.backends.extras import packed_blocks
+from slangpy_rt.backends.extras import HostResults, packed_blocks
+from slangpy_rt.backends.host_blocks import HostBlocks
 from slangpy_rt.backends.images import Image, ImageDesc, Images, SamplerDesc
 from slangpy_rt.backends.staged_copies import Copies
 from slangpy_rt.backends.submitting import SubmittingBackend
 from slangpy_rt.backends.vulkan.commands import VkCommands
 from slangpy_rt.backends.vulkan.device import DEVICE, STAGING, VkDevice
+from slangpy_rt.backends.vulkan.host_memory import import_host
 from slangpy_rt.backends.vulkan.images import VkImages
 from slangpy_rt.backends.vulkan.instance import find_fault
 from slangpy_rt.backends.vulkan.kernel import Pipelines
@@ -28,7 +31,7 @@ from slangpy_rt.backends.vulkan.recording import Recorder, VulkanRecording
 from slangpy_rt.core.interrupts import apart
 
 
-class VulkanBackend(SubmittingBackend, Images):
+class VulkanBackend(SubmittingBackend, Images, HostResults):
     """One Vulkan device.
 
     Parameters
@@ -62,7 +65,9 @@ class VulkanBackend(SubmittingBackend, Images):
         self._images = VkImages(device, self._commands)
         self._recorder = Recorder(self._commands)
         self.queue = self.open_queue()
-        self._copies = Copies(device, self.queue, STAGING)
+        self.hosts = HostBlocks(self._entered, partial(import_host, device), device.release, self.sync_all)
+        device.on_close(_release_hosts, device, self.hosts.all)
+        self._copies = Copies(device, self.queue, STAGING, self.hosts)
 
     @classmethod
     def why_unavailable(cls) -> str | None:
@@ -78,6 +83,16 @@ class VulkanBackend(SubmittingBackend, Images):
         # There may be only one ``VkQueue``.
         handles = self._device.queues
         return VulkanQueue(self, self._commands, handles[number % len(handles)], self._lock)
+
+    @contextmanager
+    def _entered(self) -> Iterator[None]:
+        with self._lock:
+            self.require_open()
+            yield
+
+    def _close(self) -> None:
+        self.hosts.close()
+        super()._close()
 
     def create_image(self, desc: ImageDesc) -> Image:
         return apart(self._create_image, desc)
@@ -142,6 +157,11 @@ class VulkanBackend(SubmittingBackend, Images):
         self.upload(recording.blocks, recording.offsets[place], memoryview(dispatch.args))
         # The upload follows all earlier replays, so that the command buffer is unused once the upload is done.
         use.value = self.queue.value + 1
+
+
+def _release_hosts(device: VkDevice, hosts: dict[int, Any]) -> None:
+    while hosts:
+        device.release(hosts.popitem()[1][0])
 
 
 def _close(device: VkDevice) -> None:

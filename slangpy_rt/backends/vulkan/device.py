@@ -16,6 +16,7 @@ from slangpy_rt.backends.vulkan.instance import (
     COOPERATIVE_MATRIX,
     DOT_PRODUCT,
     EXTERNAL,
+    HOST_MEMORY,
     MAINTENANCE_8,
     TEXTURES,
     VkInstance,
@@ -60,6 +61,8 @@ class VkDevice(MemoryDevice):
         The GPU's UUID, which is the same in every API.
     exports : bool
         Whether other APIs can open its memory and semaphores.
+    imports_hosts : bool
+        Whether ``import_host`` may be called for it.
     max_bytes : int
         Largest single allocation in bytes.
     heap_bytes : int
@@ -164,6 +167,14 @@ class VkDevice(MemoryDevice):
         self.check(result, f"allocating {nbytes} bytes")
         raise AssertionError("check raises for every result but VK_SUCCESS")
 
+    def memory_type(self, among: int, purpose: Sequence[int]) -> int | None:
+        """Return the index of the best memory type for a purpose among those whose bits are set; None without one."""
+        for flags in purpose:
+            for i in range(self._memory.memoryTypeCount):
+                if among >> i & 1 and self._memory.memoryTypes[i].propertyFlags & flags == flags:
+                    return i
+        return None
+
     def share(self, block: Block) -> Shared:
         """Return a block's memory for other APIs to open; only for a device that ``exports``."""
         if block.shared is None:
@@ -236,7 +247,7 @@ class VkDevice(MemoryDevice):
         extensions = [ATOMIC_FLOAT] if "shaderBufferFloat32AtomicAdd" in present else []
         extensions += [COOPERATIVE_MATRIX] if "cooperativeMatrix" in present else []
         extensions += [DOT_PRODUCT] if "shaderIntegerDotProduct" in present else []
-        extensions += {MAINTENANCE_8, BFLOAT16, *EXTERNAL} & present
+        extensions += {MAINTENANCE_8, BFLOAT16, HOST_MEMORY, *EXTERNAL} & present
         info = self.struct(
             "VkDeviceCreateInfo",
             pNext=features,
@@ -285,6 +296,7 @@ class VkDevice(MemoryDevice):
         self.uuid = bytes(self.ffi.buffer(first.deviceUUID))
         self.max_bytes = int(first.maxMemoryAllocationSize)
         self.is_software = core.deviceType == self.lib.VK_PHYSICAL_DEVICE_TYPE_CPU
+        self.imports_hosts = HOST_MEMORY in present
         # Not on a CPU: Mesa's software driver would keep all memory in files to export it.
         self.exports = set(EXTERNAL) <= present and not self.is_software
         features = {"group_shared", "pointers"}

@@ -22,6 +22,8 @@ BFLOAT16 = "VK_KHR_shader_bfloat16"
 DOT_PRODUCT = "VK_KHR_shader_integer_dot_product"
 # With these, other APIs on the same GPU open memory and semaphores by file descriptors.
 EXTERNAL = ("VK_KHR_external_memory_fd", "VK_KHR_external_semaphore_fd")
+# With it, copies lead to ordinary memory of the host.
+HOST_MEMORY = "VK_EXT_external_memory_host"
 
 _API_1_2 = 1 << 22 | 2 << 12  # VK_API_VERSION_1_2
 _API_1_3_255 = 1 << 22 | 3 << 12 | 255  # the first specification with VK_KHR_cooperative_matrix
@@ -204,7 +206,8 @@ class VkInstance:
         cdata
             ``VkPhysicalDeviceFeatures2`` with a chain of structs, which enable these features in a new device.
         frozenset of str
-            The names of these features, and of the extensions ``MAINTENANCE_8`` and ``EXTERNAL`` if it has them.
+            The names of these features, and of the extensions ``MAINTENANCE_8``, ``HOST_MEMORY`` and ``EXTERNAL``
+            if it has them.
         """
         ffi = self.ffi
         extensions = self._list(
@@ -233,7 +236,7 @@ class VkInstance:
             last.pNext = upper
         self._keep.append(parts)
         self.lib.vkGetPhysicalDeviceFeatures2(physical, chain)
-        present = {MAINTENANCE_8, BFLOAT16, *EXTERNAL} & names
+        present = {MAINTENANCE_8, BFLOAT16, HOST_MEMORY, *EXTERNAL} & names
         for name, part in parts.items():
             for field, _ in ffi.typeof(name).fields:
                 if field in ("sType", "pNext"):
