@@ -5,6 +5,7 @@ Several threads may compile at once: a terminal then has one line for all, and a
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -69,8 +70,6 @@ class _Terminal:
         if _LINE:
             others = f", and {len(_LINE) - 1} more" if len(_LINE) > 1 else ""
             # What takes two lines could not be erased.
-            import shutil  # takes milliseconds, and few compilations get here
-
             room = shutil.get_terminal_size().columns - len(f"slangpy_rt: {others} ...") - 1
             self._write(f"slangpy_rt: {_LINE[-1]._text[:room]}{others} ...")
 
