@@ -197,7 +197,7 @@ def _checked(where: str, parameters: Any) -> tuple[Tensor, ...]:
             )
         if p.device is not found[0].device:
             raise BindError(
-                f"{where}: parameters[{k}] lives on {another(p.device, found[0].device)}, parameters[0] on "
+                f"{where}: parameters[{k}] is on {another(p.device, found[0].device)}, parameters[0] on "
                 f"{found[0].device!r}; make an optimizer for each device."
             )
     return found
