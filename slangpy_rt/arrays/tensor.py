@@ -7,7 +7,6 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from slangpy_rt.arrays.layout import Laid, layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer

@@ -132,7 +132,8 @@ class Optimizer(ABC):
 
     def __repr__(self) -> str:
         scalars = sum(part.values.size for part in self._parts)
-        return f"{type(self).__name__}({len(self.parameters)} parameters, {scalars} numbers, on {self._device.name})"
+        count = f"{len(self.parameters)} parameter{'s' if len(self.parameters) > 1 else ''}"
+        return f"{type(self).__name__}({count}, {scalars} numbers, on {self._device.name})"
 
 
 class Number:
