@@ -23,7 +23,6 @@ from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import ModuleInfo, SlangType, StructInfo
 from slangpy_rt.core.wording import in_words, meant
-from slangpy_rt.runtime.compile_progress import compiling
 from slangpy_rt.runtime.core import a_device
 from slangpy_rt.slang.declarations import find_overloads
 from slangpy_rt.tuning.config import Config, product_of, value_of
@@ -413,6 +412,7 @@ def _source(
 ) -> Source:
     # Imported here, because no program needs these before its first module: hashes of ``slang`` take 2 ms to load.
     from slangpy_rt.calls.macros import macro_text
+    from slangpy_rt.runtime.compile_progress import compiling
     from slangpy_rt.slang.source import Source
 
     if isinstance(link, Module) or not isinstance(link, Sequence) or not all(isinstance(m, Module) for m in link):
