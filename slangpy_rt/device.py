@@ -154,7 +154,7 @@ class Device(DeviceCore):
         kernel = kernel_of(program)
         if kernel.device is not self:
             raise BindError(
-                f"Device.create_compute_kernel: {program!r} lives on {another(kernel.device, self)}, and this is "
+                f"Device.create_compute_kernel: {program!r} is on {another(kernel.device, self)}, and this is "
                 f"{self!r}."
             )
         return kernel

@@ -1,4 +1,4 @@
-"""List sentences without a verb, and some metaphors, in the documentation and in public docstrings.
+"""List sentences without a verb, and some metaphors, in the documentation, in public docstrings and in messages.
 
     python codegen/tools/prose.py
 
@@ -11,6 +11,7 @@ possible: a sentence whose only "verb" is a noun passes, and a verb that is not 
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
@@ -169,8 +170,22 @@ def _prose(thing: object) -> str:
     return re.sub(r"^( {4}.*\n?)+", "\n", text, flags=re.M)
 
 
+def messages() -> Iterator[tuple[str, str]]:
+    """Yield the places and texts of literals of several words in the package but docstrings: parts of messages."""
+    for path in sorted([*(ROOT / "slangpy_rt").rglob("*.py"), *(ROOT / "codegen/slangpy_rt_codegen").rglob("*.py")]):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        heads = [node.body[0] for node in ast.walk(tree) if isinstance(node, owners) and node.body]
+        docs = {id(head.value) for head in heads if isinstance(head, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", node.value if " " in node.value else ""
+
+
 def findings() -> Iterator[str]:
     """Yield a line for each finding."""
+    for name, text in messages():
+        yield from (f"{name}: '{found[0]}' in a message: {text}" for found in METAPHORS.finditer(text))
     for name, text in [*pages(), *docstrings()]:
         for sentence in sentences(text):
             for found in METAPHORS.finditer(sentence):

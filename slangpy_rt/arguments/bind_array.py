@@ -71,7 +71,7 @@ def bind_array(
         return _bind_host(where, device, name, type_, stored, access, value)
     layout, inner = value.layout, stored.dims
     if layout.device is not device:
-        raise BindError(f"{where} lives on {another(layout.device, device)}; the module runs on {device!r}.")
+        raise BindError(f"{where} is on {another(layout.device, device)}; the module runs on {device!r}.")
     if layout.element is BFLOAT16 and whole and type_ is not BFLOAT16:
         raise BindError(
             f"{where} is {in_words(value)}, which functions take whole as 'Tensor<bfloat16, N>' and the like, and "
@@ -112,7 +112,7 @@ def bind_bytes(where: str, scope: Scope, param: Param, value: Any) -> Bound:
     access = "inout" if type_.name.startswith("RW") else "in"
     if isinstance(value, NDBuffer):
         if value.device is not device:
-            raise BindError(f"{where} lives on {another(value.device, device)}; the module runs on {device!r}.")
+            raise BindError(f"{where} is on {another(value.device, device)}; the module runs on {device!r}.")
         dense, nbytes, host = value.is_contiguous, value.nbytes, "tensor" if isinstance(value, Tensor) else "ndbuffer"
         feed: Feed = ArrayFeed()
     elif isinstance(value, np.ndarray):

@@ -125,7 +125,7 @@ def check_texture(where: str, device: DeviceCore, value: Texture, wanted: Textur
     """Refuse a texture of another device, of other dimensions or texels, or one that kernels must not write."""
     desc = value.layout.desc
     if value.device is not device:
-        raise BindError(f"{where} lives on {another(value.device, device)}; the module runs on {device!r}.")
+        raise BindError(f"{where} is on {another(value.device, device)}; the module runs on {device!r}.")
     if (desc.dims, desc.array) != (wanted.dims, wanted.array):
         fitting = f"Texture{_KINDS[desc.dims]}{'Array' * desc.array}"
         raise BindError(f"{where} is {in_words(value)}, which goes where functions take '{fitting}', not '{name}'.")
@@ -170,7 +170,7 @@ def _bind_sampler(where: str, device: DeviceCore, param: Param, value: Any) -> B
         feed: Any = ConvertedFeed(lambda v: sampler_of(where, device, v), inner, False)
     elif isinstance(value, Sampler):
         if value.device is not device:
-            raise BindError(f"{where} lives on {another(value.device, device)}; the module runs on {device!r}.")
+            raise BindError(f"{where} is on {another(value.device, device)}; the module runs on {device!r}.")
         feed = SamplerFeed(value.layout.desc)
     else:
         raise BindError(

@@ -81,7 +81,7 @@ def tangent_of(where: str, scope: Scope, bound: Bound, value: Any) -> Bound:
     if not differentiates(scope, type_):
         return bound
     if isinstance(value, NDBuffer) and (value.layout.grads is None or value.layout.grads.out is None):
-        raise BindError(f"{where} is {in_words(value)} without room for the tangent; use tensor.with_grads().")
+        raise BindError(f"{where} is {in_words(value)} without an array for the tangent; use tensor.with_grads().")
     return _walk(where, scope, type_, bound, value, True, "forward")
 
 

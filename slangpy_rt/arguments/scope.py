@@ -28,8 +28,8 @@ _PAUSE, _SHARE = 0.01, 20
 
 # Of a name that is declared as something else.
 _NO_UNIFORM = (
-    "What is declared under that name cannot be set: uniforms are global variables of data, pointers and Tensors, "
-    "as uniform RWTensor<float, 1> name; and blocks of data, ParameterBlock<S>. Other buffers and textures are "
+    "What is declared under that name cannot be set: uniforms are global variables of data, pointers and Tensors, as "
+    "uniform RWTensor<float, 1> name; and blocks of data, ParameterBlock<S>. Other buffers and textures have to be "
     "parameters."
 )
 

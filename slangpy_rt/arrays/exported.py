@@ -58,7 +58,7 @@ def capsule(
         except UnsupportedError as error:
             raise BufferError(str(error)) from None
     if copy or (dl_device is not None and tuple(dl_device) != (CUDA, device.index)):
-        raise BufferError(f"{array.summary} is handed over where it lies, on {device!r}; copy it with to_numpy().")
+        raise BufferError(f"{array.summary} is shared where it lies, on {device!r}; copy it with to_numpy().")
     _refuse_structs(array)
     # -1 says that the consumer orders its work itself.
     if stream != -1:

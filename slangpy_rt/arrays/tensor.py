@@ -7,7 +7,6 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from slangpy_rt.arrays.layout import Laid, layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -28,7 +27,7 @@ from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.structs import scalar_count
 from slangpy_rt.core.wording import in_words
-from slangpy_rt.runtime.core import another
+from slangpy_rt.runtime.core import a_device, another
 
 if TYPE_CHECKING:
     from slangpy_rt.core.types import SlangType
@@ -129,7 +128,7 @@ class Tensor(Operators):
 
     @classmethod
     @short_traceback
-    def _from_host(cls: type[T], device: DeviceCore, array: npt.ArrayLike, dtype: Any = None) -> T:
+    def _from_host(cls: type[T], device: DeviceCore, array: Any = None, dtype: Any = None) -> T:
         """Copy host data to a new tensor.
 
         Parameters
@@ -149,6 +148,7 @@ class Tensor(Operators):
             If its trailing dimensions are not those of ``dtype``.
         """
         where = f"{cls.__name__}.from_numpy"
+        device = a_device(where, device)
         source = as_array(f"{where}: data", array)
         listed = isinstance(array, (list, tuple, bool, int, float, range))
         if listed and dtype is None:
@@ -319,7 +319,7 @@ class Tensor(Operators):
             raise BindError(f"{where}: target is {in_words(target)}; a Tensor was expected.")
         if target.device is not self.device:
             raise BindError(
-                f"{where}: target lives on {another(target.device, self.device)}; this tensor on {self.device!r}."
+                f"{where}: target is on {another(target.device, self.device)}; this tensor on {self.device!r}."
             )
         if target.dtype != self.dtype:
             raise BindError(f"{where}: target is a {target.summary}; '{self.dtype.name}' was expected, as here.")
@@ -402,7 +402,7 @@ def check_gradient(where: str, name: str, array: NDBuffer, grad: Any) -> None:
         raise BindError(f"{where}: {name} is {what}; a tensor like this {array.summary} was expected.")
     if grad.device is not array.device:
         raise BindError(
-            f"{where}: {name} lives on {another(grad.device, array.device)}; this tensor on {array.device!r}."
+            f"{where}: {name} is on {another(grad.device, array.device)}; this tensor on {array.device!r}."
         )
     element = gradient_type(array.dtype)
     if grad.dtype != element and not (name == "grad_in" and grad.dtype == array.dtype):

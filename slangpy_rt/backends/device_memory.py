@@ -138,7 +138,7 @@ class DeviceMemory:
                 memory = device.allocate(size + ALIGN, self._kind)
             except OutOfMemoryError as error:
                 raise OutOfMemoryError(
-                    f"{self._name}: no room for {size} bytes; free arrays or use smaller ones. {error}"
+                    f"{self._name}: no memory for {size} bytes; free arrays or use smaller ones. {error}"
                 ) from None
         self._allocated.add(memory)
         return memory.address, memory

@@ -296,7 +296,7 @@ class CommandList:
             if isinstance(array, NDBuffer) and array.device is not self.device:
                 there = another(array.device, self.device)
                 raise BindError(
-                    f"CommandList.{method}: {array.summary} lives on {there}; this list is of {self.device!r}."
+                    f"CommandList.{method}: {array.summary} is on {there}; this list is of {self.device!r}."
                 )
             if not isinstance(array, NDBuffer) or not array.is_contiguous:
                 what = array.summary if isinstance(array, NDBuffer) else in_words(array)

@@ -208,7 +208,7 @@ def _result_with_tangent(
     """Choose the Result of ``fwds``: a new array with its tangent, or a DiffPair of numbers."""
     device = scope.device
     if kind not in ("", "tensor", "ndbuffer"):
-        raise BindError(f"{where}: a NumPy array has no room for the tangent; leave _result out or give a Tensor.")
+        raise BindError(f"{where}: a NumPy array has no tangent; leave _result out or give a Tensor.")
     if not kind and storage(returns).struct:  # type: ignore[union-attr]
         kind = "tensor"
     if kind == "ndbuffer":

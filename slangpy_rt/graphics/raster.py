@@ -397,7 +397,7 @@ class Raster:
             expected = "a picture with a gradient, as with_grads() makes it,"
         elif self._derivative and isinstance(result, Tensor):
             good = result.grad_out is not None
-            expected = "a Tensor with room for the tangent, as with_grads() makes it,"
+            expected = "a Tensor with an array for the tangent, as with_grads() makes it,"
         else:
             good = result is None or isinstance(result, Tensor) or (isinstance(result, str) and result in kinds)
         if not good:

@@ -70,7 +70,7 @@ def operator_of(function: Function | TorchCallable, arguments: str | None) -> An
     name = f"slangpy_rt::{plain}_{next(_NUMBERS)}"
     if isinstance(function, TorchCallable):
         if arguments is not None:
-            raise BindError(f"torch_operator: {function.name} tells its arguments itself; leave them out.")
+            raise BindError(f"torch_operator: {function.name} knows its arguments itself; leave them out.")
         return function.operator(name)
     if arguments is not None and not (isinstance(arguments, str) and _SCHEMA.fullmatch(arguments)):
         raise BindError(

@@ -132,7 +132,8 @@ class Optimizer(ABC):
 
     def __repr__(self) -> str:
         scalars = sum(part.values.size for part in self._parts)
-        return f"{type(self).__name__}({len(self.parameters)} parameters, {scalars} numbers, on {self._device.name})"
+        count = f"{len(self.parameters)} parameter{'s' if len(self.parameters) > 1 else ''}"
+        return f"{type(self).__name__}({count}, {scalars} numbers, on {self._device.name})"
 
 
 class Number:
@@ -197,7 +198,7 @@ def _checked(where: str, parameters: Any) -> tuple[Tensor, ...]:
             )
         if p.device is not found[0].device:
             raise BindError(
-                f"{where}: parameters[{k}] lives on {another(p.device, found[0].device)}, parameters[0] on "
+                f"{where}: parameters[{k}] is on {another(p.device, found[0].device)}, parameters[0] on "
                 f"{found[0].device!r}; make an optimizer for each device."
             )
     return found

@@ -247,7 +247,7 @@ class CompilerProcess:
             return "it ran out of memory."
         return (
             f"the compiler crashed ({_status(status)}), which is a defect of Slang; nothing else is harmed. "
-            f"Take parts of the text away to find the one that Slang cannot bear.{self._said()}"
+            f"Take parts of the text away to find the one that Slang cannot compile.{self._said()}"
         )
 
     def _said(self) -> str:

@@ -97,6 +97,6 @@ def explained(what: str) -> Iterator[None]:
             raise
         raise CompileError(
             f"Slang could not {what}:\n'{match[1]}' is a function of Slang's own too, with the same parameters, and "
-            "Slang cannot tell the two apart outside the file that declares it. Rename it, or declare it in the "
+            "Slang cannot distinguish the two outside the file that declares it. Rename it, or declare it in the "
             "module itself."
         ) from None

@@ -31,7 +31,9 @@ _PACKAGES = {
     "ziglang": ("a C++ compiler for the device cpu", "slangpy_rt[cpu]"),
     "nvidia-cuda-nvrtc": ("kernels of the device cuda", "slangpy_rt[cuda]"),
     "ml_dtypes": ("bfloat16 in NumPy arrays", "ml_dtypes"),
-    "Pillow": ("the pictures of the demo", "slangpy_rt[demo]"),
+    "Pillow": ("pictures in notebooks, in files and of the demo", "slangpy_rt[images]"),
+    "OpenEXR": ("files of pictures in OpenEXR", "slangpy_rt[images]"),
+    "trimesh": ("files of meshes", "slangpy_rt[mesh]"),
     "nvtx": ("names of calls in profilers", "slangpy_rt[labels]"),
 }
 

@@ -62,9 +62,9 @@ class Mode(enum.IntEnum):
 def test_02_a_tensor_of_another_device_is_refused(backend_name: str, device: spy.Device, module: spy.Module) -> None:
     with spy.Device(backend_name) as other:
         there = spy.Tensor.full(other, 3, 7)
-        with pytest.raises(spy.BindError, match="lives on"):
+        with pytest.raises(spy.BindError, match="is on "):
             module.add(there, 1)
-        with pytest.raises(spy.BindError, match="lives on"):
+        with pytest.raises(spy.BindError, match="is on "):
             module.add(1, spy.Tensor.zeros(device, 3), _result=there)
         np.testing.assert_array_equal(there.to_numpy(), [7, 7, 7])
 

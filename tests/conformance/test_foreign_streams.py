@@ -200,7 +200,7 @@ def test_capsules(opened: tuple[spy.Module, list[Any]], max_version: Any) -> Non
         taken = x.__dlpack__(stream=-1, max_version=max_version)
         Import(taken)
         Import(taken)
-    with pytest.raises(BufferError, match="handed over where it lies"):
+    with pytest.raises(BufferError, match="shared where it lies"):
         x.__dlpack__(dl_device=(1, 0))
 
 

@@ -267,7 +267,7 @@ def test_forward_through_stores(tensors: spy.Module) -> None:
         expected[order] = 0 if constant else 2 * v * dv
         # A tangent is written, not added.
         same(to.grad_out, expected)
-    # Without room for the tangent the value alone is written.
+    # Without an array for the tangent the value alone is written.
     to = spy.Tensor.zeros(tensors.device, 30)
     tensors.put.fwds(to, index, x)
     expected[order] = v * v

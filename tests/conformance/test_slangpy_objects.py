@@ -120,7 +120,7 @@ def test_targets_that_do_not_fit(device: spy.Device) -> None:
             "target is a Tensor<float> of shape (2, 1); shape (2,) was expected, as here.": spy.Tensor.zeros(
                 device, (2, 1)
             ),
-            f"target lives on {elsewhere!r}; this tensor on {device!r}.": spy.Tensor.zeros(elsewhere, 2),
+            f"target is on {elsewhere!r}; this tensor on {device!r}.": spy.Tensor.zeros(elsewhere, 2),
             "grad_in lies in the tensor's own memory; give it memory of its own.": x.grad,
         }
         for message, target in told.items():
@@ -218,9 +218,7 @@ print(*values.to_numpy().view(np.float32))
                 "program is 3; what Device.load_program returns was expected.": lambda: device.create_compute_kernel(
                     3
                 ),
-                f"{one!r} lives on {device!r}, and this is {elsewhere!r}.": lambda: elsewhere.create_compute_kernel(
-                    one
-                ),
+                f"{one!r} is on {device!r}, and this is {elsewhere!r}.": lambda: elsewhere.create_compute_kernel(one),
             }
             for message, run in told.items():
                 with pytest.raises(spy.BindError) as caught:

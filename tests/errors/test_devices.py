@@ -35,10 +35,10 @@ def module(device: spy.Device) -> spy.Module:
 def test_array_of_another_device(backend_name: str, device: spy.Device, module: spy.Module) -> None:
     with spy.Device(backend_name) as other:
         there = spy.Tensor.full(other, 3, 7)
-        expected = f"{ADD}: argument 'a' lives on another {other!r}; the module runs on {device!r}."
+        expected = f"{ADD}: argument 'a' is on another {other!r}; the module runs on {device!r}."
         assert refused(spy.BindError, lambda: module.add(there, 1)) == expected
         here = spy.Tensor.full(device, 3, 7)
-        expected = f"{ADD}: _result lives on another {other!r}; the module runs on {device!r}."
+        expected = f"{ADD}: _result is on another {other!r}; the module runs on {device!r}."
         assert refused(spy.BindError, lambda: module.add(here, 1, _result=there)) == expected
         np.testing.assert_array_equal(there.to_numpy(), np.full(3, 7))
 
@@ -61,7 +61,7 @@ def test_streams_lists_and_events_of_another_device(
             f"add.append_to: {commands!r} is no command list {none}.": lambda: module.add.append_to(
                 commands, here, 1
             ),
-            f"CommandList.copy: {there.summary} lives on another {other!r}; this list is of {device!r}.": (
+            f"CommandList.copy: {there.summary} is on another {other!r}; this list is of {device!r}.": (
                 lambda: device.command_list().copy(here, there)
             ),
         }
@@ -73,7 +73,7 @@ def test_streams_lists_and_events_of_another_device(
         )
         with spy.Device("null" if backend_name != "null" else "cpu") as third:
             tensor = spy.Tensor.zeros(third, 3)
-            expected = f"{ADD}: argument 'a' lives on {third!r}; the module runs on {device!r}."
+            expected = f"{ADD}: argument 'a' is on {third!r}; the module runs on {device!r}."
             assert refused(spy.BindError, lambda: module.add(tensor, 1)) == expected
 
 

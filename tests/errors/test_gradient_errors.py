@@ -254,15 +254,15 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
         _BIND,
         "mul.set: there is no uniform 'gain'; the module has none.",
     ),
-    "a forward result without room for the tangent": (
+    "a forward result without an array for the tangent": (
         lambda m, a: m.mul.fwds(a.only_in, 1.0, _result=a.t),
         _BIND,
-        f"{MUL}: _result is a Tensor<float> of shape (3,) without room for the tangent; use tensor.with_grads().",
+        f"{MUL}: _result is a Tensor<float> of shape (3,) without an array for the tangent; use tensor.with_grads().",
     ),
     "a forward result in NumPy": (
         lambda m, a: m.mul.fwds(a.only_in, 1.0, _result="numpy"),
         _BIND,
-        f"{MUL}: a NumPy array has no room for the tangent; leave _result out or give a Tensor.",
+        f"{MUL}: a NumPy array has no tangent; leave _result out or give a Tensor.",
     ),
     "with_grads of integers": (
         lambda m, a: a.ti.with_grads(),
@@ -320,14 +320,13 @@ def test_a_gradient_on_another_device(module: spy.Module, backend_name: str) -> 
             arrays.t.with_grads(grad_out=far)
         assert (
             str(error.value)
-            == f"Tensor.with_grads: grad_out lives on another {other!r}; this tensor on {module.device!r}."
+            == f"Tensor.with_grads: grad_out is on another {other!r}; this tensor on {module.device!r}."
         )
         x = far.with_grads()
         with pytest.raises(spy.BindError) as error:
             module.mul.bwds(x, 1.0, _result=arrays.r)
         assert (
-            str(error.value)
-            == f"{MUL}: argument 'a' lives on another {other!r}; the module runs on {module.device!r}."
+            str(error.value) == f"{MUL}: argument 'a' is on another {other!r}; the module runs on {module.device!r}."
         )
     arrays.check()
 
@@ -348,10 +347,10 @@ def test_arguments_on_a_device_of_another_kind(module: spy.Module, backend_name:
         ):
             with pytest.raises(spy.BindError) as error:
                 module.mul.bwds(a, b, _result=result)
-            assert str(error.value) == f"{MUL}: {name} lives on {other!r}; the module runs on {module.device!r}."
+            assert str(error.value) == f"{MUL}: {name} is on {other!r}; the module runs on {module.device!r}."
         with pytest.raises(spy.BindError) as error:
             arrays.t.with_grads(grad_in=far)
-        assert str(error.value) == f"Tensor.with_grads: grad_in lives on {other!r}; this tensor on {module.device!r}."
+        assert str(error.value) == f"Tensor.with_grads: grad_in is on {other!r}; this tensor on {module.device!r}."
         np.testing.assert_array_equal(far.grad.to_numpy(), [0, 0, 0])
     arrays.check()
 

@@ -258,6 +258,12 @@ def test_tracebacks_are_short(m: spy.Module, monkeypatch: pytest.MonkeyPatch) ->
     assert len(traceback.extract_tb(caught.value.__traceback__)) > 6
 
 
+def test_a_device_that_is_left_out() -> None:
+    for given in ((np.ones(3),), (np.ones(3), spy.Device("null")), ([1, 2],)):
+        with pytest.raises(spy.BindError, match=r"^Tensor\.from_numpy: device is .*; a Device was expected, as spy"):
+            spy.Tensor.from_numpy(*given)
+
+
 def test_quoted_lines_are_indented(device: spy.Device) -> None:
     text = "float f(float x)\n{\n    if (x > 0)\n    {\n\t    return x\n             * yy;\n    }\n    return z;\n}\n"
     with pytest.raises(spy.CompileError) as caught:

@@ -161,7 +161,7 @@ def test_a_crash_is_an_error_that_names_the_module_and_spares_all_others(compile
         RemoteSession(compiler, CPP).load_module(FATAL, "core.slang", ADD)
     assert str(caught.value).startswith(
         "Slang could not load module 'core' from core.slang:\nthe compiler crashed (SIGSEGV), which is a defect of "
-        "Slang; nothing else is harmed. Take parts of the text away to find the one that Slang cannot bear."
+        "Slang; nothing else is harmed. Take parts of the text away to find the one that Slang cannot compile."
     )
     # Tried again in a new process, as the first could have been harmed before.
     assert compiler.started == started + 1

@@ -70,7 +70,7 @@ class CpuImages(Backend, Images):
             if desc not in self._samplers:
                 if len(self._samplers) >= _MOST_SAMPLERS:
                     raise UnsupportedError(
-                        f"device {self.name}: it has {_MOST_SAMPLERS} different samplers, and no room for another; "
+                        f"device {self.name}: it has {_MOST_SAMPLERS} different samplers, and there can be no more; "
                         "make fewer and use them again."
                     )
                 data = _SAMPLER.pack(

@@ -106,7 +106,7 @@ class RhiImages(Images):
             if desc not in self._heap.samplers:
                 if len(self._heap.samplers) >= SAMPLERS:
                     raise UnsupportedError(
-                        f"device {self.name}: it has {SAMPLERS} different samplers, and no room for another; make "
+                        f"device {self.name}: it has {SAMPLERS} different samplers, and there can be no more; make "
                         "fewer and use them again."
                     )
                 how = getattr(spy.TextureFilteringMode, _FILTERS[desc.filter])
