@@ -19,7 +19,7 @@ from slangpy_rt.core.errors import ShapeError
 from slangpy_rt.graphics.visibility import over
 
 WIDE = 8  # as in rays.slang, and those below
-NODE = 8 * WIDE
+NODE = 20
 BLOCK = 10 * WIDE
 INSTANCE = 28
 _LEVELS = 20
@@ -49,15 +49,15 @@ class Hierarchy:
         self._kernels: Any = kernels
         self._device = device = boxes.device
         self._count = count = boxes.shape[0] // 6
+        self._leaf = leaf
         places, self._order = _sorted(self._kernels, boxes)
         self._sums = self._summed(boxes)
         room = count // 4 + 64
         while True:
             spans: Any = Tensor.empty(device, room, "int2")
             self._children: Any = Tensor.empty(device, room * WIDE, "int2")
-            self._links: Any = Tensor.empty(device, room * WIDE, "int")
-            # Those of instances are instances.
-            self._blocks: Any = Tensor.empty(device, count if leaf > 1 else 1, "int2")
+            self._links: Any = Tensor.empty(device, room, "int2")
+            self._blocks: Any = Tensor.empty(device, count, "int2")
             first = np.zeros(_LEVELS + 2, np.int32)
             first[0] = 1
             counts = Tensor.from_numpy(device, first)
@@ -82,7 +82,7 @@ class Hierarchy:
             )
         # What was room for more is given back.
         self._children = self._children[: self.nodes * WIDE].copy()
-        self._links = self._links[: self.nodes * WIDE].copy()
+        self._links = self._links[: self.nodes].copy()
         self._blocks = self._blocks[: max(self.blocks, 1)].copy()
 
     def refit(self, boxes: Tensor) -> None:
@@ -91,9 +91,9 @@ class Hierarchy:
 
     def put_nodes(self, nodes: Any, first: int, first_block: int) -> None:
         """Write the nodes to an array from a node on; their blocks are those from ``first_block`` on."""
-        self._kernels["_spy_putChild"](
-            over((self.nodes * WIDE,)),
-            *(self._count, first, first_block, self._sums, self._children, self._links),
+        self._kernels["_spy_putNode"](
+            over((self.nodes,)),
+            *(self._count, self._leaf, first, first_block, self._sums, self._children, self._links),
             nodes[first * NODE : (first + self.nodes) * NODE],
         )
 
@@ -105,6 +105,10 @@ class Hierarchy:
                 *(self._blocks, self._order, corners, faces),
                 blocks[first * BLOCK : (first + self.blocks) * BLOCK],
             )
+
+    def put_instances(self, into: Any) -> None:
+        """Write the numbers of instances in the order in which nodes count them."""
+        self._kernels["_spy_putInstance"](over((self._count,)), self._blocks, self._order, into)
 
     def _summed(self, boxes: Tensor) -> Tensor:
         """Return the boxes in their order, those of eight each, and so on up to one."""

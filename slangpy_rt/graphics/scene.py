@@ -170,14 +170,16 @@ class Scene:
             triangle += faces.shape[0]
         # The nodes above all instances come last; there are fewer than instances.
         self._parts, self._first = parts, node
-        words = max((node + max(len(self._instances), 1)) * NODE, block * BLOCK, corner, triangle)
+        many = max(len(self._instances), 1)
+        words = max((node + many) * NODE, block * BLOCK + many, corner, triangle)
         if words > 2**31 - 1:
             raise ShapeError(
                 f"Scene: the hierarchy needs arrays of {words} words, and {2**31 - 1} is the most; use fewer "
                 "triangles."
             )
-        self._nodes: Any = Tensor.empty(device, (node + max(len(self._instances), 1)) * NODE, "int")
-        self._blocks: Any = Tensor.empty(device, max(block, 1) * BLOCK, "int")
+        self._nodes: Any = Tensor.empty(device, (node + many) * NODE, "int")
+        # And the numbers of instances after the blocks.
+        self._blocks: Any = Tensor.empty(device, max(block, 1) * BLOCK + many, "int")
         self._top: Hierarchy | None = None
         self._put(fresh=True)
 
@@ -222,9 +224,10 @@ class Scene:
             kernels["_spy_instanceBox"](over((many,)), instances, self._nodes[: root * NODE], boxes)
             if fresh or self._top is None:
                 self._top = Hierarchy(kernels, boxes, 1)
+                self._top.put_instances(self._blocks[-many:])
             else:
                 self._top.refit(boxes)
-            self._top.put_nodes(self._nodes, root, 0)
+            self._top.put_nodes(self._nodes, root, self._blocks.shape[0] - many)
         self._corners, faces = self._gathered(fresh)
         self._value = {
             "_type": "Scene", "_spy_nodes": self._nodes, "_spy_blocks": self._blocks, "_spy_instances": instances,

@@ -114,6 +114,34 @@ def test_no_ray_leaves_a_closed_mesh(device: spy.Device, module: spy.Module) -> 
         assert found[:, 3].all() and (found[:, 0] == 2).all()
 
 
+@pytest.mark.parametrize(
+    "case",
+    one_in(3, [(1.0, 1.0, [1e3, -2e3, 5e2]), (1e-9, 1.0, [0, 0, 0]), (1e9, 1e-6, [0, 0, 0]), (1.0, 1e-20, [0, 0, 0]),
+               (1.0, 1e20, [-7, 3e4, 0]), (1e-3, 1e3, [1, 1, 1])]),
+)  # fmt: skip
+def test_boxes_let_no_ray_of_any_size_through(device: spy.Device, module: spy.Module, case: Any) -> None:
+    """Boxes lie in steps of their node's: whatever is rounded on the way to them, they are large enough."""
+    size, length, place = case
+    corners, faces = sphere(12)
+    random = np.random.default_rng(17)
+    corners = (corners * size * random.uniform(0.5, 2, (len(corners), 1)) + place).astype(np.float32)
+    scene = spy.Scene(device, [spy.Mesh(corners, faces)])
+    many = 400 if device.name != "cpu" else 20_000
+    origin = np.float32(place)
+    # To places inside of triangles, and along the axes.
+    weights = random.dirichlet([1, 1, 1], many).astype(np.float32)
+    goal = (corners[faces[random.integers(0, len(faces), many)]] * weights[..., None]).sum(1)
+    direction = np.concatenate([(goal - origin) / size, np.eye(3), -np.eye(3)]) * length
+    found, _ = _traced(module, scene, origin[None], direction)
+    assert found[:, 3].all()
+    # The same triangles from far away, and behind where the ray starts.
+    far = np.float32(origin - 100 * direction / length * size)
+    found, _ = _traced(module, scene, far, direction)
+    assert found[:, 3].mean() > 0.99
+    behind, _ = _traced(module, scene, origin[None], -direction, (-np.inf, 0))
+    assert behind[:, 3].all() and (behind[:, 0] <= 0).all()
+
+
 def test_limits_of_a_ray(device: spy.Device, module: spy.Module) -> None:
     """Four parallel squares: tMin and tMax are inside, and only the nearest within them counts."""
     square = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
@@ -151,6 +179,12 @@ def test_triangles_of_odd_kinds(device: spy.Device, module: spy.Module) -> None:
         found, numbers = _traced(module, scene, origin, direction)
         assert numbers[:, 0].tolist() == [wanted, -1] and found[0, 3] == (wanted >= 0)
         assert wanted < 0 or found[0, 0] == 2
+    # Far corners, and some that are too far; what lies near is found as before.
+    for far, is_hit in ((1e16, True), (1e25, True), (1.1e26, False), (1e38, False)):
+        corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [-1, -1, 5], [far, -1, 5], [-1, far, 5]], np.float32)
+        scene = spy.Scene(device, [spy.Mesh(corners, np.array([[0, 1, 2], [3, 4, 5]]))])
+        found, numbers = _traced(module, scene, np.array([[0.2, 0.3, -2.0], [0.9, 0.9, -2]]), np.array([[0, 0, 1.0]]))
+        assert numbers[0, 0] == 0 and found[0, 0] == 2 and found[1, 3] in (0, is_hit), far
 
 
 def test_rays_of_odd_kinds(device: spy.Device, module: spy.Module) -> None:
