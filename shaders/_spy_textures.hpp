@@ -262,6 +262,61 @@ template<bool VOLUME> _SPY_INLINE _spy_Color _spy_sampled(
     }
 }
 
+// One level of a plane of four channels in floats or bytes, blended, both axes repeated or clamped: what most samples
+// are, at half the cost of the code above, because both axes are computed at once. False for all others, and for NaN.
+_SPY_INLINE bool _spy_quick(const _spy_Image* image, const _spy_Sampler* s, float u, float v, float lod, _spy_Color* out)
+{
+    typedef int32_t Whole __attribute__((vector_size(16)));
+    auto floors = [](_spy_Color c) -> _spy_Color
+    {
+#ifdef __SSE4_1__
+        return (_spy_Color)__builtin_ia32_roundps(c, 9);
+#else
+        for (int k = 0; k < 4; ++k)
+            c[k] = _spy_floor(c[k]);
+        return c;
+#endif
+    };
+    bool clamps = s->wrap[0] == 2;
+    if (s->wrap[0] != s->wrap[1] || s->wrap[0] & ~2 || !s->linear || image->channels != 4)
+        return false;
+    float blend = 0;
+    int32_t level = s->mip && image->levels != 1 ? _spy_lod(image, s, lod, &blend) : 0;
+    if (blend != 0)
+        return false;
+    const _spy_Level& l = image->level[level];
+    Whole n = {l.width, l.height, l.width, l.height};
+    _spy_Color at = {u, v, u, v}, size = __builtin_convertvector(n, _spy_Color);
+    if (!clamps)
+        at -= floors(at);
+    // One column and one row more on each side, so that nothing is too large for a whole number.
+    at = at * size - 0.5f;
+    at = at > -1.0f ? at : _spy_Color{-1, -1, -1, -1};
+    at = at < size ? at : size;
+    _spy_Color low = floors(at), part = at - low;
+    Whole i = __builtin_convertvector(low, Whole) + Whole{0, 0, 1, 1};
+    if (clamps)
+    {
+        i = i > 0 ? i : Whole{0, 0, 0, 0};
+        i = i < n ? i : n - 1;
+    }
+    else
+    {
+        i += n & (i < 0);
+        i -= n & (i >= n);
+    }
+    const uint8_t *first = l.texels + i[1] * l.row, *second = l.texels + i[3] * l.row;
+    int64_t left = i[0] * image->size, right = i[2] * image->size;
+    _spy_Quad q = {first + left, first + right, second + left, second + right, part[0], part[1]};
+    if (image->kind == 3)
+        *out = _spy_blend<3, true>(image, q, true);
+    else if (image->kind == 0)
+        *out = _spy_blend<0, true>(image, q, true);
+    else
+        return false;
+    return u == u && v == v;
+}
+
 // The face of a direction (+x, -x, +y, -y, +z, -z), and the place on it from 0 to 1.
 inline int32_t _spy_face(const float* d, float* u)
 {
@@ -444,6 +499,14 @@ template<typename T, int SHAPE, bool ARRAY> struct _spy_Texture
 
     template<typename U> T SampleLevel(_spy_SamplerState s, U at, float lod) const
     {
+        if (SHAPE == 2 && !ARRAY)
+        {
+            float u[5] = {};
+            _spy_Color c;
+            _spy_put(u, at);
+            if (_spy_quick(image, s.record, u[0], u[1], lod, &c))
+                return Convert::from(c);
+        }
         int32_t none[3] = {};
         return sampled(s, at, lod, none);
     }
@@ -519,7 +582,7 @@ template<typename T, int SHAPE, bool ARRAY> struct _spy_Texture
         const uint8_t* at = address(p, level);
         return Convert::from(at ? Channels::load(image, at) : typename Channels::Texel{});
     }
-    template<typename U> T sampled(_spy_SamplerState s, U at, float lod, const int32_t* o) const
+    template<typename U> __attribute__((noinline)) T sampled(_spy_SamplerState s, U at, float lod, const int32_t* o) const
     {
         float u[5] = {};
         _spy_put(u, at);

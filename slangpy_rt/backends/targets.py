@@ -34,8 +34,7 @@ def target_of(format: str, profile: str, entry: str, caps: Caps, program: bool =
     # Slang issues 3955, 8971 and 12384: its SPIR-V has 4 bytes for a bool in memory, its CUDA aligns vectors.
     bool_bytes, aligned = 4 if spirv else 1, format == "cuda"
     modules = ("_spy_descriptors",) if spirv and entry == "pointer" and not program else ()
-    # Slang 2026.12 refuses variables of textures for SPIR-V: its error E56004.
     return Target(
         format, profile, entry, program, constants, backward, bool_bytes, aligned, caps.nesting,
-        texture_modules=modules, texture_variables=not spirv, element_constants=groups,
+        texture_modules=modules, element_constants=groups,
     )  # fmt: skip

@@ -47,8 +47,6 @@ class Target:
         ``Caps.nesting`` of the device.
     texture_modules : tuple of str
         Modules of ours that kernels import which take textures.
-    texture_variables : bool
-        Whether kernels may have variables of textures and samplers, which derivatives of branches make.
     flags : tuple of str
         Options of Slang's command line, which a user gives besides: ``extraSlangFlags`` of slang-torch.
     """
@@ -64,7 +62,6 @@ class Target:
     nesting: int = NESTING
     flags: tuple[str, ...] = ()
     texture_modules: tuple[str, ...] = ()
-    texture_variables: bool = True
     element_constants: tuple[str, ...] = ()
 
 

@@ -5,7 +5,7 @@ What functions cannot draw is refused here. Nothing here compiles or runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from slangpy_rt.calls.spelling import Spelling
@@ -23,13 +23,10 @@ _TEXT = """import _spy_raster;
     return {shade}({passed});
 }}
 {differentiable}
-{color} _spy_pixel(no_diff int3 _spy_pixels, Tensor<uint64_t, 3> _spy_words, Tensor<int, 2> _spy_faces,
-    {color} _spy_background, {arrays}{parameters})
+{color} _spy_pointOf(no_diff int3 _spy_pixels, Tensor<uint64_t, 3> _spy_words, Tensor<int, 2> _spy_faces,
+    {arrays}{parameters})
 {{
-    let _spy_word = _spy_words[_spy_pixels];
-    if (_spy_word == _spy_EMPTY)
-        return _spy_background;
-    let _spy_f = _spy_face(_spy_faces, _spy_word);
+    let _spy_f = _spy_face(_spy_faces, _spy_words[_spy_pixels]);
     let _spy_p = _spy_pixels.z;
     let _spy_w = _spy_barycentrics(_spy_0[_spy_p, _spy_f.x], _spy_0[_spy_p, _spy_f.y], _spy_0[_spy_p, _spy_f.z],
         _spy_pixels.xy, int2(_spy_words.shape[2], _spy_words.shape[1]));
@@ -37,6 +34,24 @@ _TEXT = """import _spy_raster;
 {mixed}
     return _spy_shaded(_spy_v{names});
 }}
+{derivative}{color} _spy_pixel(no_diff int3 _spy_pixels, Tensor<uint64_t, 3> _spy_words, Tensor<int, 2> _spy_faces,
+    no_diff {color} _spy_background, {arrays}{parameters})
+{{
+    if (_spy_words[_spy_pixels] == _spy_EMPTY)
+        return _spy_background;
+    return _spy_pointOf(_spy_pixels, _spy_words, _spy_faces, {passed_arrays}{names});
+}}
+"""
+# Slang's own derivative of a branch keeps the arguments of what is called in it, which textures cannot be on Vulkan.
+_BACKWARD = """void _spy_addGradients(int3 _spy_pixels, Tensor<uint64_t, 3> _spy_words, Tensor<int, 2> _spy_faces,
+    {color} _spy_background, {arrays}{pairs}, {color} _spy_gradient)
+{{
+    if (_spy_words[_spy_pixels] != _spy_EMPTY)
+    {{
+        bwd_diff(_spy_pointOf)(_spy_pixels, _spy_words, _spy_faces, {passed_arrays}{names}, _spy_gradient);
+        return;
+    }}
+{nothing}}}
 """
 _SLOPES = """    let _spy_s = _spy_slopes(_spy_0[_spy_p, _spy_f.x], _spy_0[_spy_p, _spy_f.y],
         _spy_0[_spy_p, _spy_f.z], _spy_pixels.xy, int2(_spy_words.shape[2], _spy_words.shape[1]));
@@ -97,7 +112,12 @@ def _leaves(where: str, type_: SlangType, path: tuple[str, ...]) -> Iterator[Lea
 
 
 def pixel_text(
-    spelling: Spelling, modules: Iterable[str], shade: FunctionSig, corner: SlangType, leaves: tuple[Leaf, ...]
+    spelling: Spelling,
+    modules: Iterable[str],
+    shade: FunctionSig,
+    corner: SlangType,
+    leaves: tuple[Leaf, ...],
+    active: Container[str],
 ) -> str:
     """Return the text for a function that shades points of triangles.
 
@@ -113,6 +133,8 @@ def pixel_text(
         The struct.
     leaves : tuple of Leaf
         Of the struct.
+    active : container of str
+        The names of the parameters that derivatives have as pairs.
     """
     vary, *others = shade.params
     own = f"{shade.owner}.{shade.name}" if shade.owner else shade.name
@@ -124,20 +146,35 @@ def pixel_text(
     defaults = [f" = {p.default}" if p.default is not None else "" for p in others]
     struct = spelling.type(vary.type)
     slopes = is_fragment(vary.type, corner)
-    return _TEXT.format(
-        imports="\n".join(f"import {name};" for name in modules),
-        differentiable="[Differentiable]" if shade.differentiable else "",
-        color=shade.returns.name,
-        declared=", ".join([f"{struct} _spy_v", *(f"{kind} _spy_a{k}" for k, kind in enumerate(kinds))]),
-        shade=spelling.function(str(shade), own, shade.returns.name),
-        passed=", ".join(["_spy_v", *(f"_spy_a{k}" for k in range(len(others)))]),
-        arrays=", ".join(arrays),
-        parameters="".join(f", {kind} {p.name}{d}" for kind, p, d in zip(kinds, others, defaults, strict=True)),
-        slopes=_SLOPES if slopes else "",
-        vary=struct,
-        mixed="\n".join(line for k, leaf in enumerate(leaves) for line in _mixed(k, leaf, slopes)),
-        names="".join(f", {p.name}" for p in others),
+    parts = {
+        "imports": "\n".join(f"import {name};" for name in modules),
+        "differentiable": "[Differentiable]" if shade.differentiable else "",
+        "color": shade.returns.name,
+        "declared": ", ".join([f"{struct} _spy_v", *(f"{kind} _spy_a{k}" for k, kind in enumerate(kinds))]),
+        "shade": spelling.function(str(shade), own, shade.returns.name),
+        "passed": ", ".join(["_spy_v", *(f"_spy_a{k}" for k in range(len(others)))]),
+        "arrays": ", ".join(arrays),
+        "passed_arrays": ", ".join(f"_spy_{k}" for k in range(len(leaves))),
+        "parameters": "".join(f", {kind} {p.name}{d}" for kind, p, d in zip(kinds, others, defaults, strict=True)),
+        "pairs": "".join(
+            f", inout DifferentialPair<{kind}> {p.name}"
+            if p.name in active
+            else f", {kind.removeprefix('no_diff ')} {p.name}"
+            for kind, p in zip(kinds, others, strict=True)
+        ),
+        # Nobody else sets the gradients of a pixel without a triangle.
+        "nothing": "".join(f"    {p.name} = diffPair({p.name}.p);\n" for p in others if p.name in active),
+        "slopes": _SLOPES if slopes else "",
+        "vary": struct,
+        "mixed": "\n".join(line for k, leaf in enumerate(leaves) for line in _mixed(k, leaf, slopes)),
+        "names": "".join(f", {p.name}" for p in others),
+    }
+    derivative = (
+        _BACKWARD.format(**parts) + "[BackwardDerivative(_spy_addGradients)]\n[Differentiable]\n"
+        if shade.differentiable
+        else ""
     )
+    return _TEXT.format(derivative=derivative, **parts)
 
 
 def _mixed(k: int, leaf: Leaf, slopes: bool) -> Iterator[str]:

@@ -308,8 +308,6 @@ class Raster:
         of_project = {name: value for name, value in named.items() if name in ours}
         of_shade = {name: value for name, value in named.items() if name in theirs}
         self._check_arguments(declared, of_project, of_shade)
-        if self._derivative == "backward":
-            self._stages.check_textures(declared, of_shade)
         triangles = self._made_of(faces)
         drawn = Drawn(
             self._stages,

@@ -6,17 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from slangpy_rt.arguments.differentials import differentiates
 from slangpy_rt.arguments.mapping import NO_MAP
 from slangpy_rt.arguments.resolve import specialised
 from slangpy_rt.arguments.scope import ScopeOfUniforms
-from slangpy_rt.arguments.stand_ins import meant_by, stands_in
-from slangpy_rt.arguments.struct_values import concrete
-from slangpy_rt.arguments.texture_types import is_resource
 from slangpy_rt.calls.callee import Callee
 from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.spelling import Spelling
-from slangpy_rt.core.errors import BindError, CompileError, UnsupportedError
-from slangpy_rt.core.types import FunctionSig, SlangType
+from slangpy_rt.core.errors import BindError, CompileError
+from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.graphics.pixel_text import COLORS, Leaf, is_fragment, leaves_of, pixel_text
 from slangpy_rt.slang.declarations import find_overloads, gone
@@ -190,36 +188,6 @@ class Stages:
         if moves:
             self._project.check_differentiable(project, modifier)
 
-    def check_textures(self, declared: Declarations, of_shade: dict[str, Any]) -> None:
-        """Refuse ``bwds`` of functions for pixels that take textures, where Slang compiles none.
-
-        Parameters
-        ----------
-        declared : Declarations
-            Their declarations.
-        of_shade : dict
-            The arguments of the function for pixels.
-
-        Raises
-        ------
-        UnsupportedError
-            If there is such an argument, and kernels of the device have no variables of textures: pixels without a
-            triangle make a branch.
-        """
-        if self.device.backend.target.texture_variables:
-            return
-        for p in declared.shade.params[1:]:
-            value = of_shade.get(p.name)
-            type_ = p.type
-            if type_.kind == "interface" and value is not None:
-                value = meant_by(value) if stands_in(type(value)) else value
-                type_ = concrete(f"{self.where}.bwds: argument '{p.name}'", self._shade.scope, type_, value)
-            if self._holds_texture(type_):
-                raise UnsupportedError(
-                    f"{self.where}.bwds: '{p.name}' is a texture, and Slang compiles no such derivative for device "
-                    f"{self.device.name}; pass a spy.Image, which also has gradients."
-                )
-
     def pixel(self, declared: Declarations) -> Any:
         """Return the function that pixels call, made once for the module's text."""
         shade, project, leaves = declared
@@ -230,9 +198,14 @@ class Stages:
         if found is None:
             folder = Path(shader_directory())
             modules = (source.name, *source.imports)
+            active = {
+                p.name for p in shade.params[1:] if not p.no_diff and differentiates(scope, scope.struct(p.type))
+            }
             texts = {
                 "_spy_raster": (folder / "_spy_raster.slang").read_text("utf-8"),
-                "_spy_pixel": pixel_text(Spelling(str(shade), source), modules, shade, project.returns, leaves),
+                "_spy_pixel": pixel_text(
+                    Spelling(str(shade), source), modules, shade, project.returns, leaves, active
+                ),
             }
             try:
                 made = source.followed_by(texts, dict(options.constants))
@@ -249,10 +222,6 @@ class Stages:
             found = scope.ready.setdefault(key, found)
         values = dict(zip(options.uniforms, self._shade.values, strict=True))
         return found.set(values) if values else found
-
-    def _holds_texture(self, type_: SlangType) -> bool:
-        fields = self._shade.scope.struct(type_).fields
-        return is_resource(type_) or any(self._holds_texture(field.type) for field in fields)
 
 
 def _only(where: str, callee: Callee) -> FunctionSig:

@@ -33,7 +33,7 @@ from slangpy_rt.slang.file_states import FileStates
 from slangpy_rt.slang.files import Places, checked, first_file, read_source, working_directory
 from slangpy_rt.slang.linked_text import check_macros, with_macros
 from slangpy_rt.slang.locate import compiler_version, shader_directory, shaders
-from slangpy_rt.slang.text import undefining
+from slangpy_rt.slang.text import blank, undefining
 
 if TYPE_CHECKING:
     from slangpy_rt.slang.auto_import import AutoImport
@@ -53,9 +53,8 @@ _TRIES, _PAUSE = 10, 0.02
 _SLANG_MODULES = frozenset({"core", "glsl", "hlsl", "neural", "slang", "std"})
 _LONGEST = 100  # A module's name is cut after this many characters.
 _LOOKS = re.compile(r"\b(?:import|include|__include)\b")
-# Anchored to the start of a line, so that no line comment matches. An import that an inactive #if hides matches too,
-# but is no dependency of the module.
-_IMPORTS = re.compile(r"^[ \t]*(?:__exported[ \t]+)?import[ \t]+([\w.]+)[ \t]*;", re.M)
+# An import that an inactive #if hides matches too, but is no dependency of the module.
+_IMPORTS = re.compile(r"\bimport\s+([\w.]+)\s*;")
 _EXPORT = r"\bexport\s+static\s+const\s+\S+\s+{}\b"  # a line of ``export_constants``, by the constant's name
 
 
@@ -170,7 +169,7 @@ class Source:
         """Names of the modules that the text imports; kernels import them too, for the types of parameters."""
         found = {Path(path).stem.replace("-", "_") for path, _ in self.info.dependencies}
         found.update(source.name for source in self._linked)
-        named = dict.fromkeys(_IMPORTS.findall(self.text))
+        named = dict.fromkeys(_IMPORTS.findall(blank(self.text)))
         return tuple(name for name in named if name.rpartition(".")[2] in found)
 
     def session(self) -> CompilerSession:

@@ -115,6 +115,13 @@ class Texture(Laid):
         made._fill(data if outer else data[None])
         return made
 
+    def __getattr__(self, name: str) -> Any:
+        if name in ("with_grads", "grad", "grad_in", "grad_out"):
+            raise AttributeError(
+                f"Texture.{name}: a texture has no gradients; sample a Tensor instead, spy.Image(tensor)."
+            )
+        raise AttributeError(f"'Texture' object has no attribute '{name}'", name=name, obj=self)
+
     @property
     def device(self) -> DeviceCore:
         """The device that the texture lies on."""

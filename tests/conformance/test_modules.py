@@ -184,3 +184,18 @@ def test_types_and_names(device: spy.Device) -> None:
         _ = module.nothing
     with pytest.raises(AttributeError):
         _ = module._private
+
+
+@one_device
+@pytest.mark.parametrize(
+    "lines", ["import {0}; import {1};", "/* import x; */ import {0};\nimport {1};", "import\n{0} ; import {1}; // "]
+)
+def test_types_of_imports_in_one_line(device: spy.Device, tmp_path: Path, lines: str) -> None:
+    """Kernels know the types of parameters of every imported module, however the imports are laid out."""
+    for name in ("first_of_two", "second_of_two"):
+        (tmp_path / f"{name}.slang").write_text(f"public struct In_{name} {{ public float x; }}", encoding="utf-8")
+    text = lines.format("first_of_two", "second_of_two")
+    text += "\nfloat sum(In_first_of_two a, In_second_of_two b) { return a.x + b.x; }"
+    (tmp_path / "both.slang").write_text(text, encoding="utf-8")
+    module = spy.Module.load_from_file(device, tmp_path / "both.slang")
+    assert module.sum({"x": 3.0}, {"x": 4.0}) == 7

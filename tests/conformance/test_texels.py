@@ -315,6 +315,7 @@ REFUSED: dict[str, tuple[Callable[[spy.Device, spy.Module, spy.Texture], Any], t
     "a layer too many": (lambda d, m, t: t.to_numpy(layer=1), spy.BindError, "layer is 1"),
     "other texels": (lambda d, m, t: t.copy_from(np.zeros((4, 4, 3), np.float32)), spy.ShapeError, "4 channels"),
     "levels of a level": (lambda d, m, t: t.mip(1).generate_mips(), spy.BindError, "view of one level"),
+    "gradients": (lambda d, m, t: t.with_grads(), AttributeError, "sample a Tensor instead, spy.Image(tensor)"),
     "an empty one": (lambda d, m, t: spy.Texture(), spy.BindError, "Texture.from_numpy"),
     "limits turned around": (lambda d, m, t: d.create_sampler(min_level=3, max_level=2), spy.BindError, "smaller"),
     "anisotropy": (lambda d, m, t: d.create_sampler(anisotropy=17), spy.BindError, "from 1 to 16"),
