@@ -39,9 +39,12 @@ class CoresBackend(NullBackend):
         self.target = target_of("cuda", "", "value", self.caps)
         self.texts: list[bytes] = []
         self.architecture = "sm_90"
+        self.compiles = True
 
     def compile(self, code: bytes, entry: str) -> bytes:
         self.texts.append(code)
+        if not self.compiles:
+            return b""
         binary = nvrtc_compile(code, self.architecture)
         assert parts(binary)[1].startswith(b"\x7fELF")
         return binary
@@ -91,6 +94,39 @@ def test_kernels(
         assert kernel.count(b"__noinline__ ") >= 2
 
 
+JOINS = """
+import mlp;
+float[2] run(Network<3, 2, 16, 1, ReLU, Identity, half> net, float x[3]) { return net.run(x); }
+[numthreads(256, 1, 1)]
+void raw(uint3 thread : SV_DispatchThreadID, Network<3, 2, 16, 1, ReLU, Identity, half> net, float* y)
+{
+    float x[3] = { thread.x, 0, 1 };
+    y[thread.x] = net.run(x)[0];
+}
+"""
+# What a group does together needs barriers, for which its waves must not wait at other ones.
+WAITS = "groupshared float sums[256]; void wait() { GroupMemoryBarrierWithGroupSync(); }"
+
+
+@pytest.mark.parametrize(
+    ("way", "joins"),
+    [("", True), pytest.param("raw", False, marks=deep), pytest.param("waits", False, marks=deep)]
+    + [pytest.param("large", False, marks=deep), pytest.param("small", True, marks=deep)],
+)
+def test_which_groups_join(device: spy.Device, way: str, joins: bool) -> None:
+    backend: Any = device.backend
+    backend.compiles = False
+    module: Any = spy.Module.load_from_source(device, "joins", JOINS + (WAITS if way == "waits" else ""))
+    net = spy.Tensor.zeros(device, 4 * 16 + 17 * 2)
+    if way == "raw":
+        module.raw.dispatch((256, 1, 1), net=net, y=spy.Tensor.zeros(device, 256))
+    else:
+        run = module.run.group_size({"large": 512, "small": 64}.get(way, 256))
+        run(net, spy.Tensor.zeros(device, 64, "float[3]"))
+    assert (b"_spy_meets(" in backend.texts[-1]) == joins
+    assert b"mma.sync.aligned.m16n8k16.row.col" in backend.texts[-1]
+
+
 def test_functions_apart() -> None:
     prelude = b"__device__ void _spy_oneApart_0(int x)\n#endif\n"
     text = (
@@ -99,5 +135,8 @@ def test_functions_apart() -> None:
     )
     found = with_calls(prelude + text)
     assert found.count(b"__device__ __noinline__ ") == 2
+    # The others become parts of what calls them.
+    assert found.count(b"__device__ __forceinline__ ") == 2
     assert found.startswith(prelude)
-    assert found.replace(b"__noinline__ ", b"") == prelude + text
+    assert found.replace(b"__noinline__ ", b"").replace(b"__forceinline__ ", b"") == prelude + text
+    assert with_calls(b"__device__ float f_0(int x)\n") == b"__device__ float f_0(int x)\n"
