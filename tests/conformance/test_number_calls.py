@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,8 @@ _VALUES: dict[str, tuple[Any, Any]] = {
 
 @sampled(12)
 @pytest.mark.parametrize("name", _VALUES)
-def test_values_and_results_of_every_type(device: spy.Device, name: str) -> None:
-    if name not in device.caps.scalars:
-        pytest.skip("the device has no such numbers")
+def test_values_and_results_of_every_type(device: spy.Device, name: str, requires: Callable[..., None]) -> None:
+    requires(name)
     f = spy.Module.load_from_source(device, f"numbers_{name}", f"{name} f({name} a, {name} b) {{ return b; }}").f
     a, b = _VALUES[name]
     for x, y in ((a, b), (b, a), (a, a)):
