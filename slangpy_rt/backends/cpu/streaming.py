@@ -11,8 +11,8 @@ import ctypes
 from collections.abc import Sequence
 
 # Outputs of this size or more, in all; smaller ones may still be in a cache when the next kernel reads them. A sum
-# over 2^24 floats takes 11.2 ms so, and 15.2 otherwise; ten operations with gradients over 2^22 take 4.7 and 4.2, over
-# 2^24 44 and 46 (two cores of a Xeon with 260 MiB of cache).
+# over 2^24 floats takes 11.2 ms so, and 15.2 otherwise; ten operations with gradients take 44 ms and 46 over 2^24,
+# and over 2^22 4.7 and 4.2 (two cores of a Xeon with 260 MiB of cache).
 STREAMED_BYTES = 64 << 20
 # Half of the smallest first cache there is, 32 KiB.
 _BUFFER_BYTES = 16 << 10
