@@ -47,6 +47,8 @@ class Feed(ABC):
     lasting = True
     # Whether the kernel works in memory that only this call uses.
     private = False
+    # Whether a number of Python's is its one entry in the block, as it is.
+    number = False
     # How many places in host memory it writes to after the kernel; ``regions`` returns them.
     brings = 0
     # For arrays of another library on a GPU: functions that return the handle of the stream on which that library

@@ -16,6 +16,7 @@ from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 
 _NUMBERS = frozenset({int, float, bool})
+_WORDS = frozenset({"bool", "int", "uint", "int64_t", "uint64_t", "float", "double"})
 
 
 class ValueFeed(Feed):
@@ -25,6 +26,8 @@ class ValueFeed(Feed):
         self._where = where
         self._type = type_
         self._bounds = limits(scalar)
+        # Packing refuses what is beyond these types.
+        self.number = type(self) is ValueFeed and type_.kind == "scalar" and scalar in _WORDS
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         if type(value) in _NUMBERS:

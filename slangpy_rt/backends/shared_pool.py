@@ -117,14 +117,18 @@ class SharedPool:
         self._views += [block.view for block in blocks]
         free.extend(blocks)
 
-    def retired(self) -> Callable[[], Any]:
-        """Mark the blocks freed so far; after a wait for all queued work, ``reuse`` takes the mark."""
+    def retired(self) -> Callable[[], Any] | None:
+        """Mark the blocks freed so far, if any; after a wait for all queued work, ``reuse`` takes the mark."""
+        if not self.freed:
+            return None
         mark: Callable[[], Any] = partial(bool)
         self.freed.append(mark)
         return mark
 
-    def reuse(self, mark: Callable[[], Any]) -> None:
+    def reuse(self, mark: Callable[[], Any] | None) -> None:
         """Make the blocks before a mark available again."""
+        if mark is None:
+            return
         with self._reusing:
             # Another thread, whose wait began later, may have made these available already.
             if mark in self.freed:

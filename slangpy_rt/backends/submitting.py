@@ -153,17 +153,19 @@ class SubmittingBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         self._release.detach()
 
     def sync_all(self) -> None:
-        retired = self._shared.retired()
+        shared, queues = self._shared, self._queues
+        retired = shared.retired()
         with self.inside[threading.get_ident()]:
-            queues = list(self._queues)
             # All queues submit before any is waited for, so that they run at the same time.
             with self._lock:
                 if self.closed:
                     self.require_open()
                 values = [queue.locked_submit() for queue in queues]
-            for queue, value in zip(queues, values, strict=True):
-                queue.timeline.wait(value)
-        self._shared.reuse(retired)
+            # Another thread may have opened a queue since, whose work is not waited for.
+            for queue, value in zip(queues, values, strict=False):
+                if value > queue.timeline.reached:
+                    queue.timeline.wait(value)
+        shared.reuse(retired)
 
     def close(self) -> None:
         # Released before ``inside.wait``: a thread inside may need the lock to submit the work that it waits for.

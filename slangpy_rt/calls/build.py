@@ -30,12 +30,14 @@ from slangpy_rt.calls.array_call import ArrayCall
 from slangpy_rt.calls.found_array_call import FoundArrayCall
 from slangpy_rt.calls.kernel_spec import Description, Uniforms, describe_call, describe_dispatch
 from slangpy_rt.calls.new_result import kind_named, new_result
+from slangpy_rt.calls.number_call import NumberCall, fits
 from slangpy_rt.calls.prepared import PreparedCall, is_straight
 from slangpy_rt.calls.result import Result
 from slangpy_rt.core.dtypes import NUMPY_OF
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.overlap import repeats
 from slangpy_rt.core.shapes import Shape, broadcast, spread
+from slangpy_rt.core.structs import to_python
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import EntryPoint, FunctionSig, LayoutField
 from slangpy_rt.runtime.diagnostics import Checked, Launcher
@@ -239,6 +241,8 @@ def _kind_of_call(feeds: tuple[Feed, ...], order: tuple[int, ...], outcome: Resu
     if straight and feeds and feeds[0].call is not None and len({feed.call for feed in feeds}) == 1:
         found: type[PreparedCall] = feeds[0].call
         return found
+    if straight and outcome.unwrap is to_python and fits(feeds, outcome):
+        return NumberCall
     if any(feed.finds is None for feed in feeds):
         return PreparedCall
     made = outcome.make is None or outcome.layout is not None

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +33,7 @@ from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.structs import to_python
 from slangpy_rt.core.types import Param, SlangType
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.runtime.host_view import POOLED_BYTES
 from slangpy_rt.textures.texture import Texture
 
 _RESULTS: dict[Any, str] = {
@@ -138,7 +141,9 @@ def new_result(
         make_theirs = adapter.result_maker(device, full, dtype, result_kind(arguments))
         return Result(bind_result(where, scope, returns, make_theirs()), None, make_theirs, named=named)
 
-    make_host = device.host_maker(full, dtype)
+    # A small result is a plain NumPy array: 0.2 us less.
+    small = prod(full) * dtype.itemsize < POOLED_BYTES
+    make_host = partial(np.empty, full, dtype) if small else partial(device.host_array, full, dtype)
     try:
         made = make_host()
     except OutOfMemoryError:  # the device's, with its own message

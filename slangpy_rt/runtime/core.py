@@ -34,14 +34,13 @@ from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.diagnostics import Diagnostics
 from slangpy_rt.runtime.downloads import Transfers
 from slangpy_rt.runtime.follower import Follower
-from slangpy_rt.runtime.host_view import host_view
+from slangpy_rt.runtime.host_view import POOLED_BYTES, host_view
 from slangpy_rt.runtime.labels import Labels
 from slangpy_rt.runtime.lane import Lane
 from slangpy_rt.runtime.launch_log import LaunchLog
 from slangpy_rt.runtime.observer import Observer
 from slangpy_rt.runtime.queues import Order, Touches
 
-_POOLED_BYTES = 1 << 20
 T = TypeVar("T")
 D = TypeVar("D", bound="DeviceCore")
 
@@ -160,9 +159,14 @@ class DeviceCore(ABC):
 
     def synchronize(self) -> None:
         """Wait until all work given to this device, on any stream, is done, and show what it printed."""
-        self.check_open()
-        self._drain()
-        self.show_printed()
+        if self.closed:
+            self.check_open()
+        if self.order.holds:
+            self._drain()
+        else:
+            self.backend.sync_all()
+        if self.diagnostics.pending:
+            self.show_printed()
 
     wait = synchronize
 
@@ -363,18 +367,13 @@ class DeviceCore(ABC):
         64 MiB on the CPU: 8.5 ms with them, 3.1 without).
         """
         nbytes = prod(shape) * np.dtype(dtype).itemsize
-        if nbytes >= _POOLED_BYTES:
+        if nbytes >= POOLED_BYTES:
             if "zero_copy" in self.caps.features:
                 return host_view(self.alloc(nbytes), shape, np.dtype(dtype))
             block = self.backend.hosts.take(nbytes) if isinstance(self.backend, HostResults) else None
             if block is not None:
                 return host_view(block, shape, np.dtype(dtype))
         return np.empty(shape, dtype)
-
-    def host_maker(self, shape: Shape, dtype: np.dtype[Any]) -> Callable[[], npt.NDArray[Any]]:
-        """Return a function that makes such arrays as ``host_array`` does; a small one in fewer steps."""
-        small = prod(shape) * dtype.itemsize < _POOLED_BYTES
-        return partial(np.empty, shape, dtype) if small else partial(self.host_array, shape, dtype)
 
     def check_open(self) -> None:
         """Raise DeviceError if the device is closed."""

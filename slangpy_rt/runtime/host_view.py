@@ -13,6 +13,9 @@ from slangpy_rt.core.shapes import Shape
 if TYPE_CHECKING:
     from slangpy_rt.backends.host_blocks import HostBlock
 
+# Results from this size on lie in memory of the device's pools.
+POOLED_BYTES = 1 << 20
+
 
 class _HostView:
     """The owner of an array's memory: it keeps a buffer alive as long as the array lives."""

@@ -39,6 +39,11 @@ class Lane:
         self._held: deque[tuple[Mark, list[Any]]] = deque()
         self._fresh: list[Any] = []
 
+    @property
+    def holds(self) -> bool:
+        """Whether it holds references until work is done."""
+        return bool(self._fresh or self._held)
+
     def mark_here(self) -> None:
         """Put a mark at the end of the lane's work, so that other lanes wait for no more than that."""
         if self.queue.deferred and not (self._left and self._left[-1][0] == self.turn):

@@ -189,6 +189,11 @@ class Order:
                     if not lane.temporary:
                         lane.keep_until_done(used)
 
+    @property
+    def holds(self) -> bool:
+        """Whether any references are held until work is done."""
+        return bool(self.left_over) or any(lane.holds for lane in self.lanes)
+
     def drop_done(self) -> None:
         """Drop references to buffers whose work is done."""
         with self.lock:

@@ -25,7 +25,7 @@ void grow(inout float a) { a += 1; }
 
 
 # The first test: the others' device makes kernels that stream outputs of any size.
-def test_outputs_of_16_mib_stream() -> None:
+def test_outputs_of_64_mib_stream() -> None:
     with spy.Device("cpu") as device:
         module = spy.Module.load_from_source(device, "streamed_whole", SOURCE)
         values = np.ones(100, np.float32)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-# Outputs of this size or more, in all: smaller ones may still be in a cache when the next kernel reads them. Three
-# sums in a chain over arrays of 8 MiB take 3.5 ms, 4.0 so; of 16 MiB 7.2 and 6.2, of 64 MiB 42 and 29 (a Xeon).
-STREAMED_BYTES = 16 << 20
+# Outputs of this size or more, in all; smaller ones may still be in a cache when the next kernel reads them. A sum
+# over 2^24 floats takes 11.2 ms so, and 15.2 otherwise; ten operations with gradients take 44 ms and 46 over 2^24,
+# and over 2^22 4.7 and 4.2 (two cores of a Xeon with 260 MiB of cache).
+STREAMED_BYTES = 64 << 20
 # Half of the smallest first cache there is, 32 KiB.
 _BUFFER_BYTES = 16 << 10
 _MOST_OUTPUTS = 8
@@ -32,7 +33,13 @@ StreamedOutputs streamed_outputs;
 #if defined(__clang__) || defined(__SSE2__)
 static void slangpy_rt_stream(char *to, const char *from, long long n)
 {
+#if defined(__AVX512F__)
+    typedef long long Line __attribute__((vector_size(64)));
+#elif defined(__AVX__)
+    typedef long long Line __attribute__((vector_size(32)));
+#else
     typedef long long Line __attribute__((vector_size(16)));
+#endif
     typedef Line Unaligned __attribute__((aligned(1), may_alias));
     long long head = -(long long)(unsigned long long)to & 63;
     head = head < n ? head : n;
@@ -42,9 +49,13 @@ static void slangpy_rt_stream(char *to, const char *from, long long n)
     {
         const Unaligned *const source = (const Unaligned *)(from + at);
         Line *const target = (Line *)(to + at);
-        for (int k = 0; k < 4; ++k)
+        for (unsigned k = 0; k < 64 / sizeof(Line); ++k)
 #if defined(__clang__)
             __builtin_nontemporal_store((Line)source[k], target + k);
+#elif defined(__AVX512F__)
+            __builtin_ia32_movntdq512(target + k, source[k]);
+#elif defined(__AVX__)
+            __builtin_ia32_movntdq256(target + k, source[k]);
 #else
             __builtin_ia32_movntdq(target + k, source[k]);
 #endif

@@ -40,6 +40,7 @@ class Streams:
         self._several = several
         self._debug = debug
         self.own: list[int] = []
+        self._wait = driver().cuStreamSynchronize
         self._queues: list[CudaQueue] = []
         # Queues of ``foreign``, whose streams may have been destroyed.
         self._foreign: list[CudaQueue] = []
@@ -76,13 +77,16 @@ class Streams:
 
     def sync(self) -> None:
         """Wait for the work of all queues; if ``foreign`` opened any, wait for all work of the context."""
-        backend = self._backend
-        for queue in list(self._queues):
-            queue.sync()
-        if self._foreign:
-            with backend.inside[threading.get_ident()]:
+        backend, wait = self._backend, self._wait
+        with backend.inside[threading.get_ident()]:
+            if backend.closed:
                 backend.require_open()
-                enter(self._context)
+            enter(self._context)
+            for queue in self._queues:
+                status = wait(queue.handle)
+                if status:
+                    check(status, "waiting for queued work")
+            if self._foreign:
                 check(driver().cuCtxSynchronize(), "waiting for queued work")
 
     def close(self) -> None:

@@ -61,6 +61,8 @@ class VkSubmissions(StampedQueue):
             signalSemaphoreCount=1,
             pSignalSemaphores=self.timeline.handle,
         )
+        # Whether the last submission waited for semaphores.
+        self._waiting = False
         self._cmd_barrier, self._between = commands.barrier, commands.between
         self._vk_submit = commands.submit
         self._open()
@@ -137,8 +139,10 @@ class VkSubmissions(StampedQueue):
         info.pCommandBuffers = pointer
         self._signal[0] = sent.value
         count = len(self._awaited)
-        info.waitSemaphoreCount = values.waitSemaphoreValueCount = count
         kept: tuple[Any, ...] = ()
+        if count or self._waiting:
+            info.waitSemaphoreCount = values.waitSemaphoreValueCount = count
+            self._waiting = count > 0
         if count:
             semaphores = ffi.new("VkSemaphore[]", list(self._awaited))
             reached = ffi.new("uint64_t[]", list(self._awaited.values()))
@@ -152,4 +156,5 @@ class VkSubmissions(StampedQueue):
         del kept
         if sent.results[0]:
             self._device.check(sent.results[0], what)
-        self._awaited.clear()
+        if count:
+            self._awaited.clear()
