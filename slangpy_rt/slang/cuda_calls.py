@@ -12,7 +12,7 @@ import re
 from slangpy_rt.slang.emitted import prelude_end
 
 _APART = re.compile(rb"^__device__ (?=[\w <>,*]+ \*?\w*_spy_\w+Apart_\d+\()", re.M)
-_OTHER = re.compile(rb"^__device__ (?!__noinline__)(?=[\w <>,*]+\()", re.M)
+_OTHER = re.compile(rb"^__device__ (?!__(?:no|force)inline__)(?=[\w <>,*]+\()", re.M)
 
 
 def with_calls(code: bytes) -> bytes:
