@@ -229,7 +229,9 @@ def _specialise(scope: Scope, sig: FunctionSig, given: Sequence[tuple[Param, Any
     try:
         found = scope.source.functions(f"{sig.owner}.{text}" if sig.owner else text)
     except CompileError as error:
-        raise BindError(f"{sig}: the arguments make it {text}, which Slang refuses:\n{error}") from None
+        whole = [(p.name, value) for p, value, _ in given if type(value) is int and known.get(p.type.name) == "int"]
+        hint = "".join(f"\n'{name}' is a Python int, and so an int in Slang; {n}.0 is a float." for name, n in whole)
+        raise BindError(f"{sig}: the arguments make it {text}, which Slang refuses:\n{error}{hint}") from None
     fitting = [f for f in found if len(f.params) == len(sig.params) - bool(sig.owner and not sig.static)]
     if not fitting:
         raise BindError(f"{sig}: the arguments make it {text}, whose constraints they do not meet.")

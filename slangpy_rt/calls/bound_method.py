@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slangpy_rt.calls.function import Function
+from slangpy_rt.core.checks import short_tracebacks
 
 # Modifiers of a function, which return another function.
 _MODIFIERS = frozenset({
@@ -14,6 +15,7 @@ _MODIFIERS = frozenset({
 _CALLS = frozenset({"bind", "explain", "source"})
 
 
+@short_tracebacks("__call__")
 class BoundMethod:
     """A method with its object: ``instances.advance``. Calls take the method's arguments behind the object.
 

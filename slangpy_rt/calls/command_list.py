@@ -15,7 +15,7 @@ from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer, Dispatch, Recording
 from slangpy_rt.backends.extras import change, recording_of
 from slangpy_rt.calls.callee import Callee
-from slangpy_rt.core.checks import write_text
+from slangpy_rt.core.checks import short_tracebacks, write_text
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import is_whole
@@ -69,6 +69,7 @@ class Call:
         self.launcher: Launcher | None = launcher
 
 
+@short_tracebacks("__init__")
 class CommandList:
     """Calls in the order of a program, to be submitted together; made by ``Device.command_list()``.
 

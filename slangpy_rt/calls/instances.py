@@ -11,7 +11,7 @@ from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.stand_ins import ask
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.struct import Struct, methods_of, scope_of
-from slangpy_rt.core.checks import table
+from slangpy_rt.core.checks import short_tracebacks, table
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import as_shape
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _DEEPEST = 32
 
 
+@short_tracebacks("__init__", "construct")
 class InstanceList:
     """Values of a struct, each field of which has an array of its own.
 
@@ -124,6 +125,7 @@ class InstanceList:
         return f"InstanceList({self.struct.name}: {', '.join(self._data) or 'no fields set'})"
 
 
+@short_tracebacks("__init__", "construct")
 class InstanceTensor:
     """Values of a struct, or of another type, in one Tensor.
 

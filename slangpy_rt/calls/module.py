@@ -370,7 +370,9 @@ def _find(scope: Scope, name: str) -> Any:
     if isinstance(type_, StructInfo):
         return Struct(scope, type_)
     if type_ is not None and type_.kind == "enum":
-        cases = IntEnum(name, type_.cases)  # type: ignore[misc]
+        # Python refuses some names of cases. Functions take them as strings, and the enum as their number.
+        named = [case for case in type_.cases if case[0] != "mro" and not re.fullmatch(r"_.*_", case[0])]
+        cases = IntEnum(name, named)  # type: ignore[misc]
         # Arrays take the enum as their dtype by this attribute.
         cases.slang_type = type_  # type: ignore[attr-defined]
         return cases

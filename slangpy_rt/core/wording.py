@@ -66,6 +66,8 @@ def how_to_arrange(shape: tuple[int, ...], inner: tuple[int, ...]) -> str:
     if len(inner) != 1 or not shape:
         return ""
     (n,) = inner
+    if len(shape) > 1 and (n, shape[-1]) == (4, 3):
+        return " numpy.insert(x, 3, 1, axis=-1) adds a fourth component, of 1."
     if len(shape) > 2 and shape[-3] == n:
         return f" numpy.moveaxis(x, -3, -1), or torch's, makes its third dimension from the end, of {n}, the last."
     if len(shape) > 1 and (n, shape[-1]) == (3, 4):

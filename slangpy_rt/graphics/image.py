@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slangpy_rt.arrays.tensor import Tensor
-from slangpy_rt.core.checks import flag
+from slangpy_rt.core.checks import flag, short_tracebacks
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.graphics.pyramid import Pyramid
@@ -17,6 +17,7 @@ _WRAPS = ("repeat", "mirror", "clamp", "border")
 _FILTERS = ("nearest", "linear")
 
 
+@short_tracebacks("__init__", "update", "backward")
 class Image:
     """A picture in a Tensor that Slang functions sample, with gradients of texels, places and levels.
 

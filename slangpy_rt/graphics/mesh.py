@@ -17,6 +17,7 @@ from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core import checks
+from slangpy_rt.core.checks import short_tracebacks
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.wording import in_words
@@ -26,6 +27,7 @@ _NUMBERS = "whole numbers of shape (triangles, 3) were expected"
 _MOST = 1 << 26  # triangles: so that a hierarchy has at most 20 levels
 
 
+@short_tracebacks("__init__", "load")
 class Mesh:
     """Triangles in space, which a ``Scene`` holds.
 

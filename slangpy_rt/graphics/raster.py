@@ -14,7 +14,7 @@ from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.command_list import CommandList
-from slangpy_rt.core.checks import flag, whole
+from slangpy_rt.core.checks import flag, short_tracebacks, whole
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.wording import class_in_words, in_words, meant
@@ -34,6 +34,7 @@ _MOST_LAYERS = 64
 _INTERNAL = {"check_differentiable", "faces_of", "run"}
 
 
+@short_tracebacks("__init__", "__call__")
 class Raster:
     """A function that draws triangles; ``Function.raster`` makes it.
 

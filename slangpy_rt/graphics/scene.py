@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.module import Module
-from slangpy_rt.core.checks import flag
+from slangpy_rt.core.checks import flag, short_tracebacks
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.graphics.hierarchy import BLOCK, INSTANCE, NODE, WIDE, Hierarchy
@@ -21,6 +21,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 _MATRIX = "a matrix of 3 x 4 or 4 x 4 numbers, or None, was expected"
 
 
+@short_tracebacks("__init__", "update", "backward")
 class Scene:
     """Triangles that rays are traced against, with a hierarchy of boxes that is built on the device.
 

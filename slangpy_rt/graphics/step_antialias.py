@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from slangpy_rt.arrays.tensor import Tensor
+from slangpy_rt.core.checks import short_tracebacks
 from slangpy_rt.core.errors import ShapeError
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.step import COLORS, Given, Last, Result, Step, Task, array_of, lifted, pictures
 from slangpy_rt.graphics.visibility import over
 
 
+@short_tracebacks("__call__")
 class Antialias(Step):
     """The step from colors to colors that are mixed where silhouettes pass; ``graphics.antialias`` is one."""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from slangpy_rt.core.checks import short_tracebacks
 from slangpy_rt.core.errors import ShapeError
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.step import COLORS, Given, Last, Step, Task, pictures
 from slangpy_rt.graphics.visibility import over
 
 
+@short_tracebacks("__call__")
 class Interpolate(Step):
     """The step from values of corners to values of pixels; ``graphics.interpolate`` is one."""
 

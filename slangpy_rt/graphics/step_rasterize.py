@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slangpy_rt.core.checks import whole
+from slangpy_rt.core.checks import short_tracebacks, whole
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.graphics.runner import Runner
@@ -15,6 +15,7 @@ _MOST = 16384  # rows or columns, as of a Raster
 _MOST_TRIANGLES = 1 << 24  # a float holds all numbers up to this one
 
 
+@short_tracebacks("__call__")
 class Rasterize(Step):
     """The step from corners and triangles to what each pixel shows; ``graphics.rasterize`` is one."""
 

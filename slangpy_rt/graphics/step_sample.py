@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slangpy_rt.core.checks import flag
+from slangpy_rt.core.checks import flag, short_tracebacks
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.graphics.image import Image, check_shape, modes, value_of
@@ -13,6 +13,7 @@ from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.step import COLORS, Given, Last, Step, Task
 
 
+@short_tracebacks("__call__")
 class Sample(Step):
     """The step from places to colors of a picture; ``graphics.sample`` is one."""
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from slangpy_rt.core.checks import short_traceback
+
 if TYPE_CHECKING:
     from slangpy_rt.calls.function import Function
     from slangpy_rt.device import Device
     from slangpy_rt.interop.source_kernel import SourceKernel
 
 
+@short_traceback
 def create_torch_device(type: str = "automatic", **options: Any) -> Device:
     """Open a device for work on PyTorch's tensors, in the order of PyTorch's own work.
 
@@ -41,6 +44,7 @@ def create_torch_device(type: str = "automatic", **options: Any) -> Device:
     return torch_device(type, options)
 
 
+@short_traceback
 def torch_module(function: Function, **parameters: Any) -> Any:
     """Make a ``torch.nn.Module`` of a Slang function whose named parameters are learned.
 
@@ -66,6 +70,7 @@ def torch_module(function: Function, **parameters: Any) -> Any:
     return SlangModule(function, **parameters)
 
 
+@short_traceback
 def torch_operator(function: Function, arguments: str | None = None) -> Any:
     """Make a PyTorch operator of a Slang function; ``torch.compile`` keeps it whole in its graph.
 
@@ -91,6 +96,7 @@ def torch_operator(function: Function, arguments: str | None = None) -> Any:
     return operator_of(function, arguments)
 
 
+@short_traceback
 def kernel(source: str, device: Device | None = None) -> SourceKernel:
     """Make a callable of Slang text that has one compute kernel, with macros that each call may set.
 

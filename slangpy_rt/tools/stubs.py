@@ -84,6 +84,7 @@ _TYPING = ("Any", "Generic", "Literal", "NamedTuple", "Protocol", "TypeAlias", "
 _OPTIONS = [p.name for p in inspect.signature(Function.__call__).parameters.values() if p.kind is p.KEYWORD_ONLY]
 _MODULE_OWN = frozenset({*dir(Module), "device"})
 _STRUCT_OWN = frozenset({*dir(Struct), "slang_type"})
+_ENUM_OWN = frozenset({*dir(IntEnum), "mro", "name", "value"})
 _THIS = Param("this", SlangType("struct", "this"))  # the object of a method
 
 
@@ -124,7 +125,7 @@ def stub_text(info: ModuleInfo) -> str:
         members.append(f"    {title}: {made}")
         subscripts |= methods
     for enum in info.enums:
-        made = f"type[{stub.enum(enum)}]"
+        made = stub.enum(enum)
         if enum.name not in functions and _is_attribute(enum.name) and enum.name not in _MODULE_OWN:
             members.append(f"    {enum.name}: {made}")
         elif enum.name not in functions:
@@ -196,11 +197,13 @@ class _Stub:
         return made, subscripts
 
     def enum(self, type_: SlangType) -> str:
-        """Add the class of an enum and return its name; cases that such a class cannot have are left out."""
+        """Add the class of an enum; return the name of its type. Cases that Python has no name for are left out."""
         made = self._unused(type_.name, "enum")
-        cases = [f"    {name} = {n}" for name, n in type_.cases if _is_attribute(name) and not hasattr(IntEnum, name)]
+        cases = [f"    {name} = {n}" for name, n in type_.cases if _is_attribute(name) and name not in _ENUM_OWN]
         self.classes[made] = [f"class {made}(enum.IntEnum):", *(cases or ["    ..."])]
-        return made
+        # A function of the module may be named type.
+        self.aliases[f"{made}_type"] = f"type[{made}]"
+        return f"{made}_type"
 
     def _unused(self, name: str, kind: str) -> str:
         made = f"_{_identifier(name)}_{kind}"

@@ -169,10 +169,14 @@ def test_types_and_names(device: spy.Device) -> None:
         "named",
         "namespace ns { float f(float x) { return x; } }\n"
         "enum Level { low, high = 7 };\n"
+        "enum Odd { name, mro, _own_, other };\n"
+        "float odd(Odd x) { return int(x); }\n"
         "struct Box { float3 size; float volume() { return size.x * size.y * size.z; } };\n"
         "T same<T>(T x) { return x; }\n",
     )
-    assert {"same", "Box", "Level"} <= set(dir(module))
+    assert {"same", "Box", "Level", "Odd"} <= set(dir(module))
+    # Names that Python's enums cannot have.
+    assert module.odd("mro") == 1 and module.odd(module.Odd.other) == 3 and len(module.Odd) == 2
     assert module["ns.f"](2.0) == 2
     assert module.Level.high == 7 and module.Level.low.name == "low"
     assert module.Box.fields == {"size": "float3"}

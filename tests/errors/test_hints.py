@@ -76,6 +76,23 @@ def test_images_that_lie_another_way(m: spy.Module, shape: tuple[int, ...], said
         assert np.asarray(found).shape == (*shape[:-3], 8, 9)
 
 
+def test_colors_without_a_fourth_component(m: spy.Module) -> None:
+    image = np.random.default_rng(0).random((4, 9, 3), np.float32)
+    with pytest.raises(
+        spy.BindError, match=r"be 4\. numpy\.insert\(x, 3, 1, axis=-1\) adds a fourth component, of 1\.$"
+    ):
+        m.tinted(image)
+    np.testing.assert_array_equal(m.tinted(np.insert(image, 3, 1, axis=-1)), np.insert(image, 3, 1, axis=-1))
+
+
+def test_a_python_int_where_a_float_is_needed(m: spy.Module) -> None:
+    with pytest.raises(
+        spy.BindError, match=r"make it twice<int>, which Slang refuses:\n[\s\S]*\n'x' is a Python int, and"
+    ):
+        m.twice(3)
+    assert m.twice(3.0) == 6
+
+
 def test_names_that_are_nearly_right(m: spy.Module, device: spy.Device, tmp_path: Path) -> None:
     for name, meant in (("ad", "add"), ("lenght3", "length3"), ("p", "P"), ("Add", "add")):
         with pytest.raises(

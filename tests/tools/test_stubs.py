@@ -47,6 +47,8 @@ struct Circle
 struct Box<T> { T inside; }
 enum Kind { Round, Square }
 enum class Level : uint8_t { low = 3, high, real }
+enum Odd { name, mro, type, value }
+float type(Odd x) { return x == Odd.type ? 1 : 0; }
 namespace inks { enum Ink { red, blue }; }
 struct Pair { float a; int b = 2; int dict() { return b; } static int name(int x) { return x; } }
 struct Ring { float r; __init(float r) { this.r = r; } __init(float r, float by) { this.r = r * by; } }
@@ -126,6 +128,8 @@ m.grade([0, 1], spy.Tensor(device, m.Kind, 2))
 m.Kind.Round.value
 m["Kind"]
 m["inks.Ink"].red.name
+m.type("mro")
+m.type(m.Odd.type)
 m["Box<float>"](1)["inside"]
 m.converted(1)
 m.sum(spy.float3(1), 2)
