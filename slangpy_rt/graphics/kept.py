@@ -39,6 +39,12 @@ class Known(NamedTuple):
     corners: int
     plans: dict[Any, Plan | None]
 
+    def add(self, layouts: Any, plan: Plan | None) -> None:
+        """Remember a plan."""
+        if len(self.plans) >= _MOST:
+            self.plans.clear()
+        self.plans[layouts] = plan
+
 
 class Kept:
     """What a Raster and its derivatives remember.

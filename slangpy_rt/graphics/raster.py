@@ -279,7 +279,7 @@ class Raster:
             else:
                 planner = Planner(runner.stream, self.device, given)
                 self._drawn(planner, faces, named, picture)
-                known.plans[layouts] = planner.plan()
+                known.add(layouts, planner.plan())
         return None if self._derivative == "backward" else picture
 
     def _recorded(

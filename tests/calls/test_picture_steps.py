@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.conformance._cuda_text import compiled_for_cuda
+from tests.depth import deep
 
 TEXT = """
 struct Corner : IDifferentiable { float4 position; float3 color; }
@@ -100,3 +102,19 @@ def test_triangles_of_the_host(device: spy.Device, module: Any, given: dict[str,
     faces = np.array([[0, 1, 2], [2, 3, 4]])
     launches, _, entered = counted(device, lambda: draw(**given | {"_faces": faces}))
     assert launches == DRAW and entered < 280, entered
+
+
+@deep
+def test_kernels_compile_for_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a picture and of its gradients, where nothing runs."""
+
+    def calls(device: spy.Device, module: Any) -> None:
+        kinds = {"at": ("float4", 5), "color": ("float3", 5), "shift": ("float2", 1), "light": ("float", (1, 1))}
+        given = {name: spy.Tensor.zeros(device, shape, kind).with_grads() for name, (kind, shape) in kinds.items()}
+        given["_faces"] = spy.Tensor.from_numpy(device, np.array([[0, 1, 2]], np.int32))
+        for antialias in (True, False):
+            draw = module.shade.raster(module.project, SIZE, antialias=antialias)
+            for _ in range(3):
+                draw.bwds(**given, _result=draw(**given).with_grads())
+
+    assert compiled_for_cuda(TEXT, calls, monkeypatch) > 8

@@ -155,6 +155,32 @@ def test_uniforms_and_images(device: spy.Device, module: spy.Module) -> None:
         assert texels.grad.to_numpy().sum(dtype=np.float64) == pytest.approx(4 * covered, rel=1e-5)
 
 
+@one_device
+def test_gradients_in_a_list(device: spy.Device, module: spy.Module) -> None:
+    """They use what the picture found, but not where a call in between moves a corner."""
+    draw = module.one.raster(module.project, SIZE)
+    for moves in (False, True):
+        given = _given(device, 0)
+        # A triangle of half the area, about the same middle.
+        smaller = _clip(0)
+        smaller[:, :2] = smaller[:, :2].mean(0) + np.sqrt(0.5) * (smaller[:, :2] - smaller[:, :2].mean(0))
+        moved = spy.Tensor.from_numpy(device, smaller, "float4")
+        commands = device.command_list()
+        seen = draw.append_to(commands, **given).with_grads()
+        seen.grad.copy_from(WEIGHTS.astype(np.float32))
+        if moves:
+            commands.copy(given["at"], moved)
+        before = len(commands)
+        draw.bwds.append_to(commands, **given, _result=seen)
+        # A CPU has its launches apart: it takes more of them.
+        added, whole = len(commands) - before, before - moves
+        assert added > whole if moves else added < whole
+        commands.submit()
+        wanted = _slope(0) * (0.25 if moves else 0.5)
+        np.testing.assert_allclose(given["shift"].grad.to_numpy()[0], wanted, rtol=0.2 if moves else 0.05)
+        assert seen.to_numpy().sum(dtype=np.float64) == pytest.approx(_area(0) * 0.5, rel=2e-3)
+
+
 @deep
 def test_streams_lists_and_tangents(device: spy.Device, module: spy.Module) -> None:
     draw, stream = module.one.raster(module.project, SIZE), device.stream()
