@@ -1,8 +1,8 @@
 """Writes ``__noinline__`` into CUDA text, which Slang 2026.12 leaves out of ``[noinline]`` functions.
 
 Only functions of ``shaders/`` get it, whose names have ``_spy_`` and end with ``Apart``. In a text with such
-functions all others get ``__forceinline__``: in a function that is called NVRTC does not know that a wave's lanes
-are together, and makes each instruction of the wave wait for them. Nothing is compiled here.
+functions all others get ``__forceinline__``: in a function that is called NVRTC does not know that a wave's lanes are
+together, and lets each instruction of the wave wait for them. Nothing is compiled here.
 """
 
 from __future__ import annotations

@@ -97,6 +97,11 @@ def test_kernels(
 JOINS = """
 import mlp;
 float[2] run(Network<3, 2, 16, 1, ReLU, Identity, half> net, float x[3]) { return net.run(x); }
+[Differentiable]
+float scaled(Network<3, 2, 16, 1, ReLU, Identity, half> net, float x[3], float factor)
+{
+    return net.run(x)[0] * factor;
+}
 [numthreads(256, 1, 1)]
 void raw(uint3 thread : SV_DispatchThreadID, Network<3, 2, 16, 1, ReLU, Identity, half> net, float* y)
 {
@@ -110,8 +115,10 @@ WAITS = "groupshared float sums[256]; void wait() { GroupMemoryBarrierWithGroupS
 
 @pytest.mark.parametrize(
     ("way", "joins"),
-    [("", True), pytest.param("raw", False, marks=deep), pytest.param("waits", False, marks=deep)]
-    + [pytest.param("large", False, marks=deep), pytest.param("small", True, marks=deep)],
+    [
+        ("", True),
+        *[pytest.param(way, way == "small", marks=deep) for way in ("raw", "waits", "sums", "large", "small")],
+    ],
 )
 def test_which_groups_join(device: spy.Device, way: str, joins: bool) -> None:
     backend: Any = device.backend
@@ -120,6 +127,13 @@ def test_which_groups_join(device: spy.Device, way: str, joins: bool) -> None:
     net = spy.Tensor.zeros(device, 4 * 16 + 17 * 2)
     if way == "raw":
         module.raw.dispatch((256, 1, 1), net=net, y=spy.Tensor.zeros(device, 256))
+    elif way == "sums":
+        # All elements add to the gradient of one number, for which groups wait at their end.
+        factor = spy.Tensor.zeros(device, 1).with_grads()
+        result = spy.Tensor.empty(device, 64).with_grads(grad_in=spy.Tensor.zeros(device, 64))
+        module.scaled.bwds(
+            net.with_grads(), spy.Tensor.zeros(device, 64, "float[3]"), factor.broadcast_to(64), _result=result
+        )
     else:
         run = module.run.group_size({"large": 512, "small": 64}.get(way, 256))
         run(net, spy.Tensor.zeros(device, 64, "float[3]"))
