@@ -141,6 +141,30 @@ def test_which_groups_join(device: spy.Device, way: str, joins: bool) -> None:
     assert b"mma.sync.aligned.m16n8k16.row.col" in backend.texts[-1]
 
 
+FLOATS = """
+import mlp;
+typealias Net = Network<5, 6, 32, 1, Sine>;
+[Differentiable] float[6] run(Net net, float x[5], no_diff int16_t k)
+{
+    var y = net.run(x);
+    y[0] *= float(int(-k));
+    return y;
+}
+"""
+
+
+@deep
+def test_networks_of_floats(device: spy.Device) -> None:
+    """Beside text of this package's own, which is inlined already."""
+    module: Any = spy.Module.load_from_source(device, "floats", FLOATS)
+    net = spy.Tensor.zeros(device, 6 * 32 + 33 * 6).with_grads()
+    x = spy.Tensor.from_numpy(device, np.zeros((64, 5), np.float32), "float[5]").with_grads()
+    given = spy.Tensor.empty(device, 64, "float[6]").with_grads(grad_in=spy.Tensor.zeros(device, 64, "float[6]"))
+    module.run.bwds(net, x, 3, _result=given)
+    backend: Any = device.backend
+    assert b"__noinline__ " in backend.texts[-1] and b"_spy_negative(" in backend.texts[-1]
+
+
 def test_functions_apart() -> None:
     prelude = b"__device__ void _spy_oneApart_0(int x)\n#endif\n"
     text = (
