@@ -122,6 +122,9 @@ def short_traceback(function: Callable[P, R]) -> Callable[P, R]:
         except SlangPyRtError as error:
             raise shortened(error) from error.__cause__
 
+    # Tracebacks and profiles show the name of a function's code.
+    made: Any = call
+    made.__code__ = made.__code__.replace(co_name=made.__name__)
     return call
 
 
