@@ -24,7 +24,6 @@ MAKES = {
 GIVES = {
     "cuStreamDestroy_v2", "cuEventDestroy_v2", "cuModuleUnload", "cuGraphDestroy", "cuGraphExecDestroy",
     "cuMemFree_v2", "cuMemFreeHost", "cuMipmappedArrayDestroy", "cuTexObjectDestroy", "cuSurfObjectDestroy",
-    "cuMemHostUnregister",
 }  # fmt: skip
 ASKS = {"cuEventQuery", "cuStreamIsCapturing", "cuStreamGetCtx", "cuMemGetInfo_v2"}
 
@@ -118,13 +117,6 @@ class Driver:
 
     def cuMemHostAlloc(self, out: Any, nbytes: int, flags: int) -> int:
         return self._allocate(out, nbytes)
-
-    def cuMemHostRegister_v2(self, host: int, nbytes: int, flags: int) -> int:
-        self._check("cuMemHostRegister_v2")
-        if host % 4096 or nbytes % 4096 or host in self.owner:
-            self.wrong.append(f"cuMemHostRegister_v2({host}, {nbytes})")
-        self.owner[host] = self.current
-        return 0
 
     def cuMemHostGetDevicePointer_v2(self, out: Any, host: int, flags: int) -> int:
         self._check("cuMemHostGetDevicePointer_v2", host)

@@ -48,8 +48,6 @@ int cuMemAlloc_v2(uintptr_t *address, size_t nbytes);
 int cuMemFree_v2(uintptr_t address);
 int cuMemHostAlloc(uintptr_t *address, size_t nbytes, unsigned int flags);
 int cuMemFreeHost(uintptr_t address);
-int cuMemHostRegister_v2(uintptr_t host, size_t nbytes, unsigned int flags);
-int cuMemHostUnregister(uintptr_t host);
 int cuMemHostGetDevicePointer_v2(uintptr_t *device, uintptr_t host, unsigned int flags);
 int cuMemcpyHtoDAsync_v2(uintptr_t device, uintptr_t host, size_t nbytes, uintptr_t stream);
 int cuMemcpyDtoHAsync_v2(uintptr_t host, uintptr_t device, size_t nbytes, uintptr_t stream);

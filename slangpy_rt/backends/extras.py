@@ -93,9 +93,10 @@ class MappedMemory(ABC):
 
 
 class HostResults(ABC):
-    """A backend that copies to some host memory without stages: large results that go to the host lie there.
+    """A backend with host memory of its own, where large results that go to the host lie.
 
-    ``download`` recognizes the memory. It stays where it is when the backend is closed, for arrays that lie in it.
+    The memory is used again, and ``download`` may recognize it and copy without stages. It stays where it is when the
+    backend is closed, for arrays that lie in it.
 
     Attributes
     ----------

@@ -1,8 +1,8 @@
-"""Blocks of host memory that a device copies to by itself, for large results that go to the host.
+"""Blocks of host memory for large results that go to the host; they are used again once the arrays in them are gone.
 
-A copy to ordinary memory goes through page-locked stages, and each page of a new array is mapped at its first write.
-Blocks here are page-locked once, and are used again once the arrays in them are gone. The memory is Python's own: it
-stays where arrays are that outlive the device. Nothing here calls a driver.
+Each page of a new array is mapped at its first write, which takes longer than the copy. Where a device can copy to
+such memory by itself, without stages, it is told of each block once. The memory is Python's own: it stays where
+arrays are that outlive the device. Nothing here calls a driver.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from slangpy_rt.backends.blocks import ALIGN, SizeClasses, size_class
 from slangpy_rt.core.errors import SlangPyRtError
 from slangpy_rt.core.interrupts import apart, finalizer
 
-# All blocks of a device, but no more than an eighth of the host's memory: what is page-locked cannot be swapped out.
+# All blocks of a device, but no more than an eighth of the host's memory.
 _MOST_BYTES = 1 << 30
-_PAGE = 4096  # the unit of page-locking, and the largest alignment that Vulkan drivers ask of imported memory
+# Requests for a size before blocks of it are made. To tell Vulkan of 64 MiB takes 16 ms, as much as three results in
+# new arrays take longer. The first request of a call is for the sample that its result is bound with.
+_FEW = 2
+_PAGE = 4096  # what Vulkan drivers ask that imported memory begins at a multiple of
 
 
 class HostBlocks:
@@ -29,15 +32,15 @@ class HostBlocks:
     Parameters
     ----------
     entered : callable
-        Makes a context for calls of the functions below, one thread at a time; it raises DeviceError if the backend
-        is closed.
-    register : callable
+        Makes a context for what changes the blocks, one thread at a time; it raises DeviceError if the backend is
+        closed.
+    register : callable, optional
         Makes host memory known to the device; takes its address and size, both multiples of ``_PAGE``, and returns
         the backend's object for it.
-    unregister : callable
+    unregister : callable, optional
         Undoes that; takes the object.
-    wait : callable
-        Waits for all queued work.
+    wait : callable, optional
+        Waits for all queued work, before ``unregister``.
 
     Attributes
     ----------
@@ -49,9 +52,9 @@ class HostBlocks:
     def __init__(
         self,
         entered: Callable[[], AbstractContextManager[Any]],
-        register: Callable[[int, int], Any],
-        unregister: Callable[[Any], None],
-        wait: Callable[[], None],
+        register: Callable[[int, int], Any] | None = None,
+        unregister: Callable[[Any], None] | None = None,
+        wait: Callable[[], None] | None = None,
     ) -> None:
         self.all: dict[int, tuple[Any, Any]] = {}
         self._entered = entered
@@ -60,10 +63,15 @@ class HostBlocks:
         self._wait = wait
         self._blocks = SizeClasses(self._allocate)
         self._sizes: dict[int, int] = {}
+        # Requests by size, while there was no free block.
+        self._asked: dict[int, int] = {}
         self._most = min(_MOST_BYTES, _host_bytes() // 8)
 
     def take(self, nbytes: int) -> HostBlock | None:
-        """Return a block of at least ``nbytes`` bytes; None if all are in use, or the driver refuses more."""
+        """Return a block of at least ``nbytes`` bytes.
+
+        None if all are in use, or the driver refuses more; also for the first requests for a size.
+        """
         size = size_class(nbytes)
         block = HostBlock()
         try:
@@ -71,7 +79,8 @@ class HostBlocks:
             for block.chunk in self._blocks.takes[size]:
                 break
         except LookupError:
-            if not apart(self._grow, size, block):
+            asked = self._asked[size] = self._asked.get(size, 0) + 1
+            if asked <= _FEW or not self._most or not apart(self._grow, size, block):
                 return None
         return block
 
@@ -82,10 +91,6 @@ class HostBlocks:
                 return self.all[start][0], address - start
         return None
 
-    def holds(self, address: int, nbytes: int) -> bool:
-        """Tell whether some bytes are in memory of the blocks."""
-        return self.find(address, nbytes) is not None
-
     def close(self) -> None:
         """Refuse further requests."""
         self._most = 0
@@ -94,20 +99,21 @@ class HostBlocks:
 
     def _grow(self, size: int, block: HostBlock) -> bool:
         """Give a block new memory, and tell whether there is some. No interrupt may stop it."""
-        if sum(self._sizes.values()) + size > self._most and self._blocks.idle():
+        if sum(self._sizes.values()) + size > self._most and self._blocks.idle() and self._wait is not None:
             self._wait()
         with self._entered():
             if sum(self._sizes.values()) + size > self._most:
                 for address, _ in self._blocks.drop():
                     del self._sizes[address]
-                    self._unregister(self.all[address][0])
+                    if self._unregister is not None:
+                        self._unregister(self.all[address][0])
                     del self.all[address]
             if sum(self._sizes.values()) + size > self._most:
                 return False
             try:
                 self._blocks.grow(size, block)
             except (MemoryError, SlangPyRtError):
-                # How much may be page-locked is limited by users' rights too; results are then ordinary arrays.
+                # A driver may limit what it is told of; results are then ordinary arrays.
                 self._most = 0
                 return False
         return True
@@ -117,13 +123,14 @@ class HostBlocks:
         nbytes = -(-(size + ALIGN) // _PAGE) * _PAGE
         owner = np.empty(nbytes + _PAGE, np.uint8)
         address = -(-owner.ctypes.data // _PAGE) * _PAGE
-        self.all[address] = self._register(address, nbytes), owner
+        known = None if self._register is None else self._register(address, nbytes)
+        self.all[address] = known, owner
         self._sizes[address] = nbytes
         return address, owner
 
 
 class HostBlock:
-    """A block of page-locked host memory, which its owner gets back when the last reference is dropped.
+    """A block of host memory, which its owner gets back when the last reference is dropped.
 
     Attributes
     ----------

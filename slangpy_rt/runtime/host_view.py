@@ -34,7 +34,9 @@ def host_view(
 ) -> npt.NDArray[Any]:
     """Return host memory of a buffer, by default from its first byte on, as an array that keeps the buffer alive."""
     interface = {
-        "version": 3, "shape": shape, "strides": strides, "typestr": dtype.str, "descr": dtype.descr,
+        "version": 3, "shape": shape, "strides": strides, "typestr": dtype.str,
         "data": (buffer.address if address is None else address, False),
     }  # fmt: skip
-    return np.asarray(_HostView(buffer, interface))
+    # The interface would tell of a struct's padding as of fields.
+    seen = np.asarray(_HostView(buffer, interface))
+    return seen if dtype.names is None else seen.view(dtype)

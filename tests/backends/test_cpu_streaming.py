@@ -11,7 +11,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.backends.cpu.kernel import CpuKernel
 from slangpy_rt.backends.cpu.streaming import STREAMED_BYTES
-from tests.depth import sampled
+from tests.depth import deep, sampled
 
 SOURCE = """
 float add(float a, float b) { return a + b; }
@@ -35,7 +35,7 @@ def test_outputs_of_64_mib_stream() -> None:
         assert large == [STREAMED_BYTES // 4, -(-STREAMED_BYTES // 20)]
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["shared", "deterministic"])
+@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=deep)], ids=["shared", "deterministic"])
 def module(request: pytest.FixtureRequest) -> Iterator[spy.Module]:
     """Functions on a device whose kernels stream outputs of any size."""
     made = CpuKernel.__init__

@@ -286,6 +286,16 @@ def test_nested_struct_results(module: spy.Module) -> None:
     assert module.area(one) == 8 * 4 + 7 + 1000
 
 
+def test_large_struct_results(module: spy.Module) -> None:
+    few, many = (module.scene(np.arange(n, dtype=np.float32), np.ones(n, bool)) for n in (3, 1 << 15))
+    # Large results lie in memory of the device's pools.
+    assert many.dtype == few.dtype and many.nbytes >= 1 << 20
+    for got in (many, spy.Tensor.from_numpy(module.device, many, module.Scene).to_numpy()):
+        np.testing.assert_array_equal(got["corners"]["x"][:, 1], 3 * np.arange(1 << 15, dtype=np.float32))
+        np.testing.assert_array_equal(got["on"], True)
+    np.testing.assert_array_equal(module.area(many), module.area(many.copy()))
+
+
 def test_results_into_arrays_of_structs(device: spy.Device, module: spy.Module) -> None:
     p = points(3)
     host = np.zeros((3, 2), POINT)

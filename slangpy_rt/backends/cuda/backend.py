@@ -102,8 +102,8 @@ class CudaBackend(Backend, Records, MappedMemory, HostResults, ImportsMemory, Fo
         self._shared, self.hosts = self._memory.shared, self._memory.hosts
         self._streams = Streams(self, self._context, self._events, self._graphs, opened.several, debug)
         give = partial(
-            give_back, self._device, self._context, self._graphs, self._events, self._modules.all, self._memory.held,
-            self._streams.own, self._images.live,
+            give_back, self._device, self._context, self._graphs, self._events, self._modules.all,
+            self._memory.allocations, self._memory.slabs, self._streams.own, self._images.live,
         )  # fmt: skip
         try:
             self._enter()
@@ -168,8 +168,7 @@ class CudaBackend(Backend, Records, MappedMemory, HostResults, ImportsMemory, Fo
         with self.inside[threading.get_ident()]:
             self.require_open()
             self._enter()
-            host = int(FFI_CUDA.cast("uintptr_t", data))
-            self._staging.download(host, src.address + offset, len(data), self.hosts.holds(host, len(data)))
+            self._staging.download(int(FFI_CUDA.cast("uintptr_t", data)), src.address + offset, len(data))
 
     def clear(self, dst: Buffer, offset: int, nbytes: int) -> None:
         with self.inside[threading.get_ident()]:

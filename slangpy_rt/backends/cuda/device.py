@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from slangpy_rt.backends.cuda.context import current
 from slangpy_rt.backends.cuda.driver import FFI_CUDA, NO_DEVICE, check, driver, query
@@ -107,7 +107,8 @@ def give_back(
     graphs: Graphs,
     events: Events,
     modules: Iterable[int],
-    memory: tuple[Iterable[int], Iterable[int], dict[int, Any]],
+    allocations: Iterable[int],
+    slabs: Iterable[int],
     streams: Iterable[int],
     images: Iterable[Chunk],
     staging: Staging | None = None,
@@ -116,7 +117,6 @@ def give_back(
     # Statuses are ignored: on a lost device all of these calls fail, and nothing more can be done.
     cu = driver()
     before = current()
-    allocations, slabs, hosts = memory
     cu.cuCtxSetCurrent(context)
     cu.cuCtxSynchronize()
     if staging is not None:
@@ -130,9 +130,6 @@ def give_back(
         cu.cuMemFree_v2(address)
     for address in slabs:
         cu.cuMemFreeHost(address)
-    for address in hosts:
-        cu.cuMemHostUnregister(address)
-    hosts.clear()
     events.close()
     for stream in streams:
         cu.cuStreamDestroy_v2(stream)

@@ -9,13 +9,12 @@ from typing import Any
 
 from slangpy_rt.backends.base import Backend, Buffer
 from slangpy_rt.backends.blocks import SizeClasses
-from slangpy_rt.backends.cuda.context import current, enter, keep_current
+from slangpy_rt.backends.cuda.context import enter, keep_current
 from slangpy_rt.backends.cuda.driver import FFI_CUDA, OUT_OF_MEMORY, check, driver, query
 from slangpy_rt.backends.host_blocks import HostBlocks
 from slangpy_rt.backends.shared_pool import SharedPool
 from slangpy_rt.core.errors import OutOfMemoryError
 
-_PORTABLE = 1  # CU_MEMHOSTREGISTER_PORTABLE
 _SHARED = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 
 
@@ -36,13 +35,11 @@ class Memory:
     shared : SharedPool
         The blocks of page-locked host memory that the device addresses too.
     hosts : HostBlocks
-        The blocks of page-locked host memory for results.
+        The blocks of ordinary host memory for results.
     allocations : set of int
         Device addresses of the memory that the driver allocated.
     slabs : list of int
         Host addresses of the page-locked memory that the driver allocated.
-    held : tuple
-        What ``give_back`` gives back: ``allocations``, ``slabs``, and memory of the host by its address.
     """
 
     def __init__(self, backend: Backend, context: int, small: int, slab: int, several: bool) -> None:
@@ -54,10 +51,10 @@ class Memory:
         self._lock = threading.Lock()
         self.blocks = SizeClasses(self._allocate, small, slab)
         self.shared = SharedPool()
-        self.hosts = HostBlocks(self._entered, self._lock_pages, self._unlock_pages, backend.sync_all)
+        # Not page-locked: other libraries' copies from page-locked memory do not wait, and these arrays may be freed.
+        self.hosts = HostBlocks(self._entered)
         self.allocations: set[int] = set()
         self.slabs: list[int] = []
-        self.held = self.allocations, self.slabs, self.hosts.all
         if several:
             keep_current(self, context, ("grow", "add_slab"))
 
@@ -96,22 +93,9 @@ class Memory:
 
     @contextmanager
     def _entered(self) -> Iterator[None]:
-        """Hold the lock, with the context current."""
-        backend, before = self._backend, current()
-        with backend.inside[threading.get_ident()], self._lock:
-            backend.require_open()
-            enter(self._context)
-            try:
-                yield
-            finally:
-                self._cu.cuCtxSetCurrent(before)
-
-    def _lock_pages(self, address: int, nbytes: int) -> int:
-        check(self._cu.cuMemHostRegister_v2(address, nbytes, _PORTABLE), "page-locking host memory")
-        return address
-
-    def _unlock_pages(self, address: int) -> None:
-        check(self._cu.cuMemHostUnregister(address), "unlocking host memory")
+        with self._lock:
+            self._backend.require_open()
+            yield
 
     def _allocate(self, nbytes: int) -> tuple[int, None]:
         """Allocate memory by the driver; if it has none left, free the unused blocks and try again."""

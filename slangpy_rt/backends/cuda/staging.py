@@ -20,7 +20,6 @@ from slangpy_rt.backends.cuda.driver import check, driver, query
 from slangpy_rt.core.interrupts import apart
 
 CHUNK = 2 << 20  # the size of a slot: 38 us on the bus, more than Python needs to begin the next copy
-LEAST = 256 << 10  # the smallest piece for a thread, unless the copy is smaller
 SLOTS = 16  # 32 MiB page-locked at most; each slot is made when first needed, in about 0.5 ms
 INLINE = 512 << 10  # the most that the calling thread copies: 50 us, about the time to wake another thread
 # 8 threads copy 64 GB/s on a host with 16 cores, 16 copy 58.
@@ -58,15 +57,8 @@ class Staging:
                 status = self._cu.cuMemcpyHtoDAsync_v2(device + start, at, size, self._stream)
                 check(status, "a copy to the device")
 
-    def download(self, host: int, device: int, nbytes: int, direct: bool = False) -> None:
-        """Copy from the device after all queued work on the stream; the copy is done when this returns.
-
-        If ``direct``, the host memory is page-locked, and the copy needs no slots.
-        """
-        if direct:
-            check(self._cu.cuMemcpyDtoHAsync_v2(host, device, nbytes, self._stream), "a copy from the device")
-            check(self._cu.cuStreamSynchronize(self._stream), "waiting for queued work")
-            return
+    def download(self, host: int, device: int, nbytes: int) -> None:
+        """Copy from the device after all queued work on the stream; the copy is done when this returns."""
         if nbytes > INLINE and self._by_threads(self._download_pieces, device, host, nbytes):
             return
         with self._lock:
@@ -97,7 +89,8 @@ class Staging:
         return True
 
     def _copy_pieces(self, copy: Callable[..., None], device: int, host: int, nbytes: int) -> None:
-        pieces = _pieces(nbytes, min(CHUNK, max(LEAST, -(-nbytes // (2 * THREADS)) + 4095 & -4096)))
+        # Whole slots, also if that leaves threads without any: to wake a thread takes as long as to copy 0.5 MiB.
+        pieces = _pieces(nbytes)
         lanes = min(THREADS, len(pieces))
         with self._lock:
             self._enter()
@@ -226,6 +219,6 @@ class _NoThreadError(Exception):
     """Python starts no thread, because the process has too many, or because it ends."""
 
 
-def _pieces(nbytes: int, step: int = CHUNK) -> list[_Piece]:
-    """Return start and size, in bytes, of the pieces of a copy; all but the last have ``step`` bytes."""
-    return [(start, min(step, nbytes - start)) for start in range(0, nbytes, step)]
+def _pieces(nbytes: int) -> list[_Piece]:
+    """Return start and size, in bytes, of the pieces of a copy; all but the last are as large as a slot."""
+    return [(start, min(CHUNK, nbytes - start)) for start in range(0, nbytes, CHUNK)]
