@@ -1,8 +1,8 @@
 """Textures: bilinear samples, uploads, and what a call costs the host, beside PyTorch and slangpy.
 
 - "samples": millions of samples a second of a 64 x 64 texture at random places, repeated, until they are done;
-  PyTorch's is ``grid_sample`` of the same picture, on the GPU or on a core for each picture, into new memory each time,
-  and slangpy's ``SampleLevel``.
+  PyTorch's is ``grid_sample`` of the same picture, on the GPU or on one core for one picture, into new memory each
+  time, and slangpy's is ``SampleLevel``.
 - "upload": GB/s of a picture of 2048 x 2048 bytes x 4 into a new texture, until it is there; beside an upload of the
   same bytes into an array.
 - "call": host microseconds of a call with a texture, a sampler and two arrays, beside one with arrays alone.
