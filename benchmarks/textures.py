@@ -1,7 +1,10 @@
 """Textures: bilinear samples, uploads, and what a call costs the host, beside PyTorch and slangpy.
 
 - "samples": millions of samples a second of a 64 x 64 texture at random places, repeated, until they are done;
-  PyTorch's is ``grid_sample`` of the same picture, on all cores or on the GPU, and slangpy's ``SampleLevel``.
+  PyTorch's is ``grid_sample`` of the same picture, on the GPU or on one core for one picture, into new memory each
+  time, and slangpy's is ``SampleLevel``.
+- "Image": millions of samples a second of the same picture in a Tensor, and of gradients of texels and places.
+  PyTorch's gradient is that of ``grid_sample``, whose samples are there already.
 - "upload": GB/s of a picture of 2048 x 2048 bytes x 4 into a new texture, until it is there; beside an upload of the
   same bytes into an array.
 - "call": host microseconds of a call with a texture, a sampler and two arrays, beside one with arrays alone.
@@ -20,6 +23,10 @@ from _peers import open_slangpy
 import slangpy_rt as spy
 
 _SIDE, _LARGE, _DRAIN = 64, 2048, 256
+_IMAGES = """
+import sampling;
+[Differentiable] float4 seen(Image image, float2 at) { return image.sample(at); }
+"""
 _TEXT = """
 float4 look(Texture2D<float4> image, SamplerState how, float2 at) { return image.SampleLevel(how, at, 0); }
 float4 plain(float2 at) { return float4(at, 0, 1); }
@@ -58,6 +65,7 @@ def _measure(bench: Bench, name: str, device: spy.Device) -> None:
         samplers |= _torch(bench, name, picture, places)
         samplers |= _slangpy(bench, name, format, picture, places)
         bench.compare(name, f"samples of {format}", "M/s", samplers)
+    _images(bench, name, device, pictures["rgba32_float"], places[: count // 4])
     large = rng.integers(0, 256, (_LARGE, _LARGE, 4), np.uint8)
     texture, array = (
         device.create_texture("rgba8_unorm", _LARGE, _LARGE),
@@ -81,26 +89,82 @@ def _measure(bench: Bench, name: str, device: spy.Device) -> None:
     bench.compare(name, "call, 16 places", "us", timed)
 
 
+def _images(bench: Bench, name: str, device: spy.Device, picture: Any, places: Any) -> None:
+    """Samples of a picture in a Tensor, and their gradients."""
+    module = spy.Module.load_from_source(device, "benchmark_images", _IMAGES)
+    count = len(places)
+    texels = spy.Tensor.from_numpy(device, picture, "float4").with_grads()
+    at = spy.Tensor.from_numpy(device, places, "float2").with_grads()
+    image = spy.Image(texels)
+    out = spy.Tensor.zeros(device, (count,), "float4").with_grads()
+    out.grad.copy_from(np.ones((count, 4), np.float32))
+    wait = device.synchronize
+    runs: dict[str, Callable[[], Any]] = {
+        "forward": lambda: module.seen(image, at, _result=out),
+        "backward": lambda: module.seen.bwds(image, at, _result=out),
+    }
+    theirs = _torch_images(bench, name, picture, places)
+    for what, run in runs.items():
+        samplers = {OURS: _rate(count, whole(run, wait))} | ({"torch grid_sample": theirs[what]} if theirs else {})
+        bench.compare(name, f"Image, {what}", "M/s", samplers)
+
+
+def _torch_images(bench: Bench, name: str, picture: Any, places: Any) -> dict[str, Sampler]:
+    """Samplers of PyTorch's function and of its gradient."""
+    found = _torch_arguments(bench, name, picture, places)
+    if found is None:
+        return {}
+    import torch
+
+    image, grid, sync = found
+    image.requires_grad_()
+    grid.requires_grad_()
+    sample = torch.nn.functional.grid_sample
+    out = sample(image, grid, align_corners=False)
+    ones = torch.ones_like(out)
+
+    def forward() -> None:
+        with torch.no_grad():
+            sample(image, grid, align_corners=False)
+
+    def backward() -> None:
+        torch.autograd.grad(out, (image, grid), ones, retain_graph=True)
+
+    return {
+        "forward": _rate(len(places), whole(forward, sync)), "backward": _rate(len(places), whole(backward, sync))
+    }  # fmt: skip
+
+
 def _rate(amount: int, seconds: Sampler, unit: float = 1e6) -> Sampler:
     return lambda: amount / seconds() / unit
 
 
 def _torch(bench: Bench, name: str, picture: Any, places: Any) -> dict[str, Sampler]:
     """A sampler of PyTorch's function, which has no wrapped texture: the places are inside, and the edges differ."""
+    found = _torch_arguments(bench, name, picture, places)
+    if found is None:
+        return {}
+    import torch
+
+    image, grid, sync = found
+    sample = torch.nn.functional.grid_sample
+    return {"torch grid_sample": _rate(len(places), whole(lambda: sample(image, grid, align_corners=False), sync))}
+
+
+def _torch_arguments(bench: Bench, name: str, picture: Any, places: Any) -> tuple[Any, Any, Callable[[], Any]] | None:
+    """Return a picture and places as PyTorch's function takes them, and what waits for it; None without PyTorch."""
     try:
         import torch
     except ImportError as error:
         bench.miss(name, "torch", str(error))
-        return {}
+        return None
     where = "cuda" if name == "cuda" else "cpu"
     if name not in ("cpu", "cuda") or (where == "cuda" and not torch.cuda.is_available()):
-        return {}
+        return None
     values = picture.astype(np.float32) / (255 if picture.dtype == np.uint8 else 1)
     image = torch.from_numpy(values.transpose(2, 0, 1).copy())[None].to(where)
     grid = torch.from_numpy(2 * places - 1)[None, None].to(where)
-    sync = torch.cuda.synchronize if where == "cuda" else lambda: None
-    sample = torch.nn.functional.grid_sample
-    return {"torch grid_sample": _rate(len(places), whole(lambda: sample(image, grid, align_corners=False), sync))}
+    return image, grid, torch.cuda.synchronize if where == "cuda" else lambda: None
 
 
 def _slangpy(bench: Bench, name: str, format: str, picture: Any, places: Any) -> dict[str, Sampler]:

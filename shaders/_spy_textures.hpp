@@ -106,7 +106,12 @@ template<int KIND, bool FOUR> _SPY_INLINE _spy_Color _spy_texel(const _spy_Image
         typedef int32_t Whole __attribute__((vector_size(16)));
         int32_t bytes;
         __builtin_memcpy(&bytes, at, 4);
+#if defined(__SSE4_1__) && !defined(__clang__)
+        typedef char Many __attribute__((vector_size(16)));
+        c = __builtin_convertvector((Whole)__builtin_ia32_pmovzxbd128((Many)Whole{bytes, 0, 0, 0}), _spy_Color);
+#else
         c = __builtin_convertvector(Whole{bytes, bytes, bytes, bytes} >> Whole{0, 8, 16, 24} & 255, _spy_Color);
+#endif
     }
     else if (KIND == 0)
         for (int k = 0; k < n; ++k)
@@ -306,12 +311,18 @@ _SPY_INLINE bool _spy_quick(const _spy_Image* image, const _spy_Sampler* s, floa
         i -= n & (i >= n);
     }
     const uint8_t *first = l.texels + i[1] * l.row, *second = l.texels + i[3] * l.row;
-    int64_t left = i[0] * image->size, right = i[2] * image->size;
-    _spy_Quad q = {first + left, first + right, second + left, second + right, part[0], part[1]};
     if (image->kind == 3)
+    {
+        int64_t left = int64_t(i[0]) * 16, right = int64_t(i[2]) * 16;
+        _spy_Quad q = {first + left, first + right, second + left, second + right, part[0], part[1]};
         *out = _spy_blend<3, true>(image, q, true);
+    }
     else if (image->kind == 0)
+    {
+        int64_t left = int64_t(i[0]) * 4, right = int64_t(i[2]) * 4;
+        _spy_Quad q = {first + left, first + right, second + left, second + right, part[0], part[1]};
         *out = _spy_blend<0, true>(image, q, true);
+    }
     else
         return false;
     return u == u && v == v;
