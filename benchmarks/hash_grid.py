@@ -3,8 +3,8 @@
 The model is that of tiny-cuda-nn's sample ``mlp_learning_an_image`` with its ``config_hash.json``: 16 levels of 2
 features in 2^15 entries each, 16 to 7006 cells a side, a network of two hidden layers of 64 with ReLU, Adam, 2^18
 random positions a step. Its README says that 1000 such steps take a bit over 1 second on an RTX 4090. It has no
-wheels; built from its sources of April 2026, with kernels fused at run time, 1000 steps took 0.44 s on an H200. On the
-CPU a step has 2^12 positions.
+wheels; built from its sources of April 2026, with kernels fused at run time, 1000 steps took 0.44 s on an H200.
+On the CPU a step has 2^12 positions.
 
 A step makes positions, reads the picture there, computes the loss and its gradients, and updates all parameters.
 "float" and "half" are what the network multiplies; PyTorch's half is ``autocast``. PyTorch's grid is made of indexed
