@@ -30,7 +30,7 @@ MARKERS = {
 }
 # In how many parts ``--deep-part=auto`` divides the deep tests.
 PARTS = 24
-# Of a test with so many cases and no mark the default run has each second case, or each third one, if it has several
+# Of a test with so many cases and no mark the default run has each third case, or each fourth one, if it has several
 # devices.
 MANY, MORE = 3, 6
 
@@ -58,8 +58,8 @@ def is_deep(config: pytest.Config) -> bool:
 def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None:
     """Mark as ``deep`` the cases that the default run leaves out: those on other devices, and those not sampled.
 
-    A case without a mark runs on one device. With several devices, a test of three cases or more has each
-    second one, and one of six or more each third.
+    A case without a mark runs on one device. With several devices, a test of three cases or more has each third one,
+    and one of six or more each fourth; a test of one case is not left to a device of slang-rhi's.
 
     Parameters
     ----------
@@ -83,7 +83,13 @@ def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None
         # By the name, lest all tests run their first case on the first device.
         turn = zlib.crc32(place.encode())
         cases = max(map(len, devices.values()))
-        each = count or many * (1 if many == 1 or cases < MANY else 2 if cases < MORE else 3)
+        each = count or many * (1 if many == 1 or cases < MANY else 3 if cases < MORE else 4)
+        own = {at: found for at, found in devices.items() if not backends[at].startswith("rhi-")}
+        if cases == 1 and not count and own:
+            # slang-rhi's devices take longest, and have what is theirs alone in tests of every device.
+            for at in devices.keys() - own.keys():
+                devices[at][0].add_marker(deep)
+            devices = own
         # Each case on another device than the one before it, and than the one that is ``many`` cases before it.
         pairs = sorted(
             (number, (at + number + number // many) % many, at)

@@ -91,15 +91,24 @@ def test_without_a_mark_each_case_is_on_one_device() -> None:
     assert 5 < on_first < 25
 
 
-def test_of_many_cases_each_second_or_third_is_on_one_device() -> None:
+def test_one_case_is_left_to_devices_of_our_own() -> None:
     run = ["cpu", "vulkan", "rhi-vulkan"]
-    for count, step in ((MANY, 2), (4, 2), (MORE, 3), (9, 3)):
+    found = [kept(name=f"test_{k}", backends=run, run=run) for k in range(40)]
+    assert all(sorted([*by_device["cpu"], *by_device["vulkan"]]) == [0] for by_device in found)
+    assert not any(by_device["rhi-vulkan"] for by_device in found)
+    assert 10 < sum(by_device["cpu"] == [0] for by_device in found) < 30
+    assert kept(backends=["rhi-vulkan"], run=["rhi-vulkan"]) == {"rhi-vulkan": [0]}
+
+
+def test_of_many_cases_each_third_or_fourth_is_on_one_device() -> None:
+    run = ["cpu", "vulkan", "rhi-vulkan"]
+    for count, step in ((MANY, 3), (4, 3), (MORE, 4), (9, 4)):
         found = set()
         for k in range(40):
             by_device = kept(name=f"test_{k}", count=count, backends=run, run=run)
             found.add(tuple(sorted(case for cases in by_device.values() for case in cases)))
         assert found == {tuple(range(first, count, step)) for first in range(step)}
-    assert sorted(kept(count=9, backends=run, run=run).values())[0], "each device has a case"
+    assert sorted(kept(count=12, backends=run, run=run).values())[0], "each device has a case"
     # A run on one device has all of them.
     assert kept(count=5, backends=["vulkan"], run=["vulkan"]) == {"vulkan": [0, 1, 2, 3, 4]}
     assert kept(every_device, count=5, backends=run, run=run)["rhi-vulkan"] == [0, 1, 2, 3, 4]
