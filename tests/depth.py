@@ -30,9 +30,9 @@ MARKERS = {
 }
 # In how many parts ``--deep-part=auto`` divides the deep tests.
 PARTS = 24
-# Of a test with so many cases and no mark the default run has each third case, or each fourth one, if it has several
-# devices.
-MANY, MORE = 3, 6
+# Of a test with so many cases and no mark the default run with several devices has each fourth case; of one with
+# fewer cases each third one, of two cases one.
+MANY = 6
 
 
 def sampled(count: int) -> pytest.MarkDecorator:
@@ -58,8 +58,9 @@ def is_deep(config: pytest.Config) -> bool:
 def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None:
     """Mark as ``deep`` the cases that the default run leaves out: those on other devices, and those not sampled.
 
-    A case without a mark runs on one device. With several devices, a test of three cases or more has each third one,
-    and one of six or more each fourth; a test of one case is not left to a device of slang-rhi's.
+    A case without a mark runs on one device. With several devices, a test of two cases has one, a test of more each
+    third one, and one of six or more each fourth. A test of one case is left to no device of slang-rhi's, and half as
+    often to the CPU as to another: compilers of C++ take twice as long as drivers.
 
     Parameters
     ----------
@@ -83,13 +84,13 @@ def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None
         # By the name, lest all tests run their first case on the first device.
         turn = zlib.crc32(place.encode())
         cases = max(map(len, devices.values()))
-        each = count or many * (1 if many == 1 or cases < MANY else 3 if cases < MORE else 4)
-        own = {at: found for at, found in devices.items() if not backends[at].startswith("rhi-")}
-        if cases == 1 and not count and own:
-            # slang-rhi's devices take longest, and have what is theirs alone in tests of every device.
-            for at in devices.keys() - own.keys():
+        if cases == 1 and not count and backends[0] != backends[-1]:
+            own = [at for at in devices if not backends[at].startswith("rhi-")] or list(devices)
+            choices = [at for at in own for _ in range(1 if backends[at] == "cpu" else 2)]
+            for at in devices.keys() - {choices[turn % len(choices)]}:
                 devices[at][0].add_marker(deep)
-            devices = own
+            continue
+        each = count or many * (1 if many == 1 else min(cases, 3) if cases < MANY else 4)
         # Each case on another device than the one before it, and than the one that is ``many`` cases before it.
         pairs = sorted(
             (number, (at + number + number // many) % many, at)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.depth import MANY, MORE, PARTS, deep, every_device, mark_left_out, one_device, part_of, read_part, sampled
+from tests.depth import MANY, PARTS, deep, every_device, mark_left_out, one_device, part_of, read_part, sampled
 
 ROOT = Path(__file__).resolve().parents[1]
 BACKENDS = ["vulkan", "cpu"]
@@ -71,24 +71,18 @@ def test_some_case_is_left_where_there_is_no_device() -> None:
     assert {tuple(cases) for cases in found} == {(0,), (1,), (2,)}
 
 
-def test_each_case_of_one_device_runs_on_exactly_one() -> None:
-    on_first = 0
-    for k in range(40):
-        found = kept(one_device, name=f"test_{k}", count=2)
-        assert sorted(found["vulkan"] + found["cpu"]) == [0, 1]
-        on_first += found["vulkan"] == [0]
-    assert 10 < on_first < 30
+def test_a_mark_of_one_device_is_as_none() -> None:
+    for count in (1, 2, 7):
+        assert kept(one_device, count=count) == kept(count=count)
     assert kept(one_device, count=2, backends=[""]) == {"": [0, 1]}
 
 
-def test_without_a_mark_each_case_is_on_one_device() -> None:
+def test_without_a_mark_one_of_two_cases_is_on_one_device() -> None:
     run = ["cpu", "vulkan", "rhi-vulkan"]
-    on_first = 0
-    for k in range(40):
-        found = kept(name=f"test_{k}", count=2, backends=run, run=run)
-        assert sorted(found.values()) == [[], [0], [1]]
-        on_first += found["cpu"] == [0]
-    assert 5 < on_first < 25
+    found = [kept(name=f"test_{k}", count=2, backends=run, run=run) for k in range(60)]
+    pairs = [[(device, case) for device in run for case in cases[device]] for cases in found]
+    assert all(len(pair) == 1 for pair in pairs)
+    assert {pair[0] for pair in pairs} == {(device, case) for device in run for case in (0, 1)}
 
 
 def test_one_case_is_left_to_devices_of_our_own() -> None:
@@ -96,19 +90,19 @@ def test_one_case_is_left_to_devices_of_our_own() -> None:
     found = [kept(name=f"test_{k}", backends=run, run=run) for k in range(40)]
     assert all(sorted([*by_device["cpu"], *by_device["vulkan"]]) == [0] for by_device in found)
     assert not any(by_device["rhi-vulkan"] for by_device in found)
-    assert 10 < sum(by_device["cpu"] == [0] for by_device in found) < 30
+    assert 5 < sum(by_device["cpu"] == [0] for by_device in found) < 20
     assert kept(backends=["rhi-vulkan"], run=["rhi-vulkan"]) == {"rhi-vulkan": [0]}
 
 
 def test_of_many_cases_each_third_or_fourth_is_on_one_device() -> None:
     run = ["cpu", "vulkan", "rhi-vulkan"]
-    for count, step in ((MANY, 3), (4, 3), (MORE, 4), (9, 4)):
+    for count, step in ((3, 3), (5, 3), (MANY, 4), (9, 4)):
         found = set()
         for k in range(40):
             by_device = kept(name=f"test_{k}", count=count, backends=run, run=run)
             found.add(tuple(sorted(case for cases in by_device.values() for case in cases)))
         assert found == {tuple(range(first, count, step)) for first in range(step)}
-    assert sorted(kept(count=12, backends=run, run=run).values())[0], "each device has a case"
+    assert sorted(kept(count=24, backends=run, run=run).values())[0], "each device has a case"
     # A run on one device has all of them.
     assert kept(count=5, backends=["vulkan"], run=["vulkan"]) == {"vulkan": [0, 1, 2, 3, 4]}
     assert kept(every_device, count=5, backends=run, run=run)["rhi-vulkan"] == [0, 1, 2, 3, 4]

@@ -232,7 +232,7 @@ def test_refusals(device: spy.Device, tensor: Any) -> None:
         t[spy.Tensor.zeros(null, (2, 3), "bool")]
 
 
-@sampled(3)
+@sampled(9)
 @pytest.mark.parametrize("name", ["uint", "float", "uint64_t"])
 def test_rows_of_several_tiles(device: spy.Device, tensor: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Keys that are the largest there are, in rows that end within a tile, with more tiles than groups."""
