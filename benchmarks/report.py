@@ -211,7 +211,7 @@ def _sized(script: str, case: str) -> bool:
 
 def _targets(machines: list[Machine]) -> str:
     lines = ["## Targets\n", "| machine | work | target | measured | |", "|---|---|---|---|---|"]
-    reasons: dict[str, None] = {}
+    reasons: dict[str, list[str]] = {}
     for machine in machines:
         for target in TARGETS:
             rows = machine.table(target.script, target.device).get(target.case, {})
@@ -225,7 +225,7 @@ def _targets(machines: list[Machine]) -> str:
             met = target.met(value)
             lines.append(f"| {machine.title} | {work} | {target.words(unit)} | {found} | {_verdict(met)} |")
             if target.reason and not met:
-                reasons[f"- {work}: {target.reason}"] = None
+                reasons.setdefault(target.reason, []).append(work)
         for device in machine.devices():
             rows = machine.table("startup", device).get("first result", {})
             if OURS in rows and "floor" in rows:
@@ -235,7 +235,8 @@ def _targets(machines: list[Machine]) -> str:
                     f"the floor | {times:.2f} x | {_verdict(times <= STARTUP)} |"
                 )
     if reasons:
-        lines += ["\nWhat profiles say of the targets that are missed:\n", *reasons]
+        lines.append("\nWhat profiles say of targets that are missed:\n")
+        lines += [f"- {'; '.join(dict.fromkeys(works))}. {reason}" for reason, works in reasons.items()]
     return "\n".join(lines) + "\n"
 
 
