@@ -83,7 +83,7 @@ TARGETS: list[Target] = [
         20,
         reasons=(
             "A launch of a graph and the wait for it take 7.8 µs, and a launch by cuLaunchKernel and the wait 11.6.",
-            "A kernel that is submitted and awaited by spinning takes 13.5 µs, the commands and the call before it 10.",
+            "A kernel that is submitted and awaited by spinning takes 13.5 µs, what comes before it 10.",
         ),
     ),
     Target("launch", "vulkan", "result given, until done", 20),
