@@ -160,7 +160,7 @@ def describe_call(
         derivative=options.derivative,
         hidden=spell.hidden,
     )
-    if prod(group) <= GROUP_SIZE and not spec.sums and not source.waits:
+    if target.element_constants and prod(group) <= GROUP_SIZE and not spec.sums and not source.waits:
         spec = replace(spec, constants=(*spec.constants, *target.element_constants))
     if options.derivative and spec.walks:
         groups, spec = (min(-(-count // (width * prod(group))), most), 1, 1), replace(spec, rows=False)
