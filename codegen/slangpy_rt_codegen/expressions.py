@@ -27,7 +27,7 @@ def index_of(spec: CallSpec, element: str = "_spy_i") -> str:
 def address_of(spec: CallSpec, o: Operand) -> str:
     """Return the address of an element's value."""
     if o.mode == "linear":
-        return f"_spy_call.v_{o.name} + {_times(o.count, '_spy_i')}"
+        return f"_spy_offset(_spy_call.v_{o.name}, {_times(o.count, '_spy_i')})"
     if o.mode == "strided":
         return f"_spy_address(_spy_call.v_{o.name}, _spy_index, _spy_call.stride_{o.name})"
     return f"_spy_call.v_{o.name}"

@@ -20,7 +20,7 @@ def range_entry(spec: CallSpec) -> str:
     """Return the function that runs the elements from ``_spy_begin`` to before ``_spy_end``."""
     # A local copy of the block: through the pointer, every store might change it, and nothing would vectorize.
     own = [p for o in spec.all_operands for p in o.places if p.grad_out is not None and p.grad_out.step == "own"]
-    fetch = "    _spy_Call _spy_call = *_spy_block;\n" + sum_variables(spec, "sum")
+    fetch = "    _spy_Call _spy_call = _spy_pointee(_spy_block);\n" + sum_variables(spec, "sum")
     for o in own:
         assert o.grad_out is not None
         name, count = o.grad_out.name, _scalars(o)

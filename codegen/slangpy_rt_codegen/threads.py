@@ -8,7 +8,7 @@ from slangpy_rt_codegen.spec import CallSpec, Operand
 # How a kernel of threads takes its argument block, and the line that reads it.
 _BLOCKS = {
     "value": ("uniform _spy_Call _spy_call", ""),
-    "pointer": ("uniform _spy_Call *_spy_block", "    _spy_Call _spy_call = *_spy_block;\n"),
+    "pointer": ("uniform _spy_Call *_spy_block", "    _spy_Call _spy_call = _spy_pointee(_spy_block);\n"),
     "handle": (
         "ConstantBuffer<_spy_BlockAt> _spy_block",
         "    _spy_Call _spy_call = _spy_fetch<_spy_Call>(_spy_block);\n",

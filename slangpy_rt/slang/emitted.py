@@ -40,6 +40,8 @@ _OP_LOOP_MERGE, _OP_SELECTION_MERGE, _OP_LABEL = 246, 247, 248
 _OP_NAME, _OP_TYPE_POINTER, _PHYSICAL_STORAGE = 5, 32, 5349
 # The two bindings that a kernel with handles may have: the heap of all buffers, and its argument block.
 _BOUND_BY_US = (b"__slang_resource_heap", b"entryPointParams._spy_block")
+_NO_BODY = re.compile(rb"^[^\n;={}]*?\b(\w+?)_\d+\([^\n;{}]*\)\n\{\n\}\n", re.M)
+_GLOBALS = re.compile(rb"^ *GlobalParams_\d+ *\* globalParams_\d+;$", re.M)
 # The end of the prelude in C++ that Slang wrote. In CUDA the prelude ends with the last directive of the text.
 _PRELUDE_END = b"using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
 # The last line of C++ that a file of shaders/ puts behind that prelude, and in which nothing is to be replaced.
@@ -54,13 +56,13 @@ def prelude_end(code: bytes, form: str) -> int:
     return code.find(b"\n", code.rfind(b"\n#endif") + 1)
 
 
-def has_no_body(code: bytes) -> str:
+def has_no_body(code: bytes, form: str) -> str:
     """Return the name of a function that has no implementation for C++, HLSL or MSL; empty if there is none.
 
     Slang 2026.12 writes such a function without statements. One that is empty in Slang text has a ``return``.
     """
     # Matches ``float f_0(float x_0)``, a line ``{`` and a line ``}``.
-    match = re.search(rb"^[^\n;={}]*?\b(\w+?)_\d+\([^\n;{}]*\)\n\{\n\}\n", code, re.M)
+    match = _NO_BODY.search(code, prelude_end(code, form) if form == "cpp" else 0)
     return match[1].decode() if match else ""
 
 
@@ -205,7 +207,7 @@ def calls_printf(code: bytes, form: str) -> bool:
 
 def context_variables(code: bytes, entry: str) -> list[str]:
     """Return the names of the global variables of C++ code, which Slang makes members of a struct KernelContext."""
-    text = code.decode("utf-8", "replace")
+    text = code[prelude_end(code, "cpp") :].decode("utf-8", "replace")
     # A user may declare a struct KernelContext too, so the number of Slang's is read from the signature of the entry
     # point: ``void entry(..., KernelContext_0 * kernelContext_0)``.
     kind = re.search(rf"\bvoid {entry}\([^)]*, (KernelContext_\d+) \* \w+\)", text)
@@ -216,7 +218,7 @@ def context_variables(code: bytes, entry: str) -> list[str]:
 
 def reads_parameters(code: bytes) -> bool:
     """Return whether C++ code reads global parameters, which need a binding."""
-    return re.search(rb"^ *GlobalParams_\d+ *\* globalParams_\d+;$", code, re.M) is not None
+    return _GLOBALS.search(code, prelude_end(code, "cpp")) is not None
 
 
 def emitted_name(name: str) -> str:
@@ -253,7 +255,9 @@ def exported(code: bytes, entry: str) -> bytes:
     # global variables it adds a fourth parameter, a pointer to them, which becomes a local variable here.
     globals_ = r"(?:, (KernelContext_\d+) \* (\w+))?"
     head = re.compile(rf"^(?:SLANG_PRELUDE_EXPORT )?(void {entry}\([^)]*?){globals_}\)\n\{{", re.M)
-    found = head.findall(code.decode())
+    start_of_body = prelude_end(code, "cpp")
+    body = code[start_of_body:].decode()
+    found = head.findall(body)
     if len(found) != 1:
         raise CompileError(
             f"the text has no function {entry!r} to export; expected one declared as\n"
@@ -261,8 +265,8 @@ def exported(code: bytes, entry: str) -> bytes:
         )
     start, kind, name = found[0]
     context = f"\n    {kind} globals = {{}};\n    {kind} * {name} = &globals;" if kind else ""
-    text = head.sub(lambda _: f"SLANG_PRELUDE_EXPORT {start})\n{{{context}", code.decode())
+    text = head.sub(lambda _: f"SLANG_PRELUDE_EXPORT {start})\n{{{context}", body)
     if kind:
         element = re.compile(rf"(^static void _spy_element_\d+\([^)]*, {kind} \* (\w+)\)\n\{{)\n", re.M)
         text = element.sub(r"\1\n    *\2 = {};\n", text)
-    return text.encode()
+    return code[:start_of_body] + text.encode()

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 
+from slangpy_rt.slang.emitted import prelude_end
+
 # Fields of structs have a number behind their names, so that these are components alone.
 _STORE = re.compile(rb"^( *)(\S[^\n=]*)\.([xyzw]{2,4}) = ([^\n]*);$", re.M)
 
 
-def with_swizzled_stores(code: bytes) -> bytes:
+def with_swizzled_stores(code: bytes, form: str) -> bytes:
     """Return C++ or CUDA code in which each component is assigned by itself."""
-    return _STORE.sub(_parts, code)
+    start = prelude_end(code, form)
+    return code[:start] + _STORE.sub(_parts, code[start:])
 
 
 def _parts(match: re.Match[bytes]) -> bytes:

@@ -167,7 +167,7 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), k
         raise UnsupportedError(_NARROWED.format(used=used))
     if by_handle and form == "hlsl" and (used := lacking_constant(code)):
         raise UnsupportedError(_ROUNDED.format(used=used))
-    if form in ("hlsl", "metal") and (used := has_no_body(code)):
+    if form in ("hlsl", "metal") and (used := has_no_body(code, form)):
         raise UnsupportedError(_NOTHING.format(used=used, form=form))
     if calls_printf(code, form):
         raise CompileError(f"Slang could not compile {name} for {form}:\n{_OWN_PRINTF}")
@@ -180,7 +180,7 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), k
     if target.program:
         _check_complete(code, form)
     if target.entry == "range":
-        _check_body(has_no_body(code))
+        _check_body(has_no_body(code, form))
         if reads_parameters(code):
             raise UnsupportedError(_UNFILLED.format(named=_named_buffers(texts)))
     return code
@@ -218,11 +218,11 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
         code = with_heap(with_negatives(with_integers(with_doubles(code, double_math))))
     elif form == "cuda":
         code = with_functions(with_narrow_integers(with_cuda_textures(code), form), form)
-        code = with_calls(with_swizzled_stores(zeroed(code)))
+        code = with_calls(with_swizzled_stores(zeroed(code), form))
     elif form == "hlsl":
         code = with_hlsl_negatives(code)
     elif form == "cpp":
-        code = with_swizzled_stores(with_functions(with_narrow_integers(with_textures(code), form), form))
+        code = with_swizzled_stores(with_functions(with_narrow_integers(with_textures(code), form), form), form)
         return with_lanes(with_half(with_division(code, form)))
     return with_division(code, form)
 

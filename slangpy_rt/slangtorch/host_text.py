@@ -63,7 +63,7 @@ def host_text(
     names = [f"_spy_m{k}" for k in range(len(members))]
     values = iter(names[len(_LOG) :])
     launches = "".join(_launch(LAUNCH + k, name, taken) for k, (name, taken) in enumerate(kernels))
-    body = "" if entry == "value" else "    _spy_Call _spy_call = *_spy_block;\n"
+    body = "" if entry == "value" else "    _spy_Call _spy_call = _spy_block[0];\n"
     body += "    _spy_log = (uint *)_spy_call._spy_m0;\n    _spy_logRoom = _spy_call._spy_m1;\n"
     body += "    _spy_logged = 1;\n    _spy_tensors = _spy_call._spy_m2;\n"
     for k, parameter in enumerate(params):

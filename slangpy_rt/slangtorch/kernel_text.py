@@ -35,7 +35,7 @@ MACROS: tuple[tuple[str, str], ...] = (
 _PY_EXPORT = re.compile(r'PyExport\s*\(\s*"([A-Za-z_]\w*)"\s*\)[^;{}]*?\bstruct\s+(\w+)')
 _BLOCKS = {
     "value": ("uniform _spy_Call _spy_call", ""),
-    "pointer": ("uniform _spy_Call *_spy_block", "    _spy_Call _spy_call = *_spy_block;\n"),
+    "pointer": ("uniform _spy_Call *_spy_block", "    _spy_Call _spy_call = _spy_block[0];\n"),
 }
 # The first members of a range's block: its grid and the size of its thread groups.
 _GEOMETRY = (Member("uint", 3, "I"), Member("uint", 3, "I"))
@@ -151,7 +151,7 @@ def _range(arguments: str, run: str) -> str:
         "    _spy_threadIdx = _spy_thread;\n    _spy_blockIdx = _spy_group;\n    _spy_blockDim = _spy_size;\n"
         f"{arguments}{run}}}\n\n"
         "export __extern_cpp void _spy_run(int64_t _spy_begin, int64_t _spy_end, _spy_Call *_spy_block)\n{\n"
-        "    _spy_Call _spy_call = *_spy_block;\n"
+        "    _spy_Call _spy_call = _spy_block[0];\n"
         "    uint3 _spy_grid = uint3(_spy_call._spy_m0[0], _spy_call._spy_m0[1], _spy_call._spy_m0[2]);\n"
         "    uint3 _spy_size = uint3(_spy_call._spy_m1[0], _spy_call._spy_m1[1], _spy_call._spy_m1[2]);\n"
         "    int64_t _spy_threads = int64_t(_spy_size.x) * _spy_size.y * _spy_size.z;\n"

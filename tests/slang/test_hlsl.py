@@ -91,7 +91,7 @@ def check_hlsl(code: str) -> None:
     assert re.search(r"cbuffer entryPointParams_spy_block_0 : register\(b0\)", code)
     assert re.search(r"\bByteAddressBuffer\(ResourceDescriptorHeap\[", code)
     assert re.search(r'\[shader\("compute"\)\]\[numthreads\(\d+, \d+, \d+\)\]\nvoid _spy_kernel\(', code)
-    assert not has_no_body(code.encode())
+    assert not has_no_body(code.encode(), "hlsl")
 
 
 def check_metal(code: str) -> None:
@@ -100,7 +100,7 @@ def check_metal(code: str) -> None:
     assert len(re.findall(r"^\[\[kernel\]\] void _spy_kernel\(", code, re.M)) == 1
     assert re.search(r"_spy_Call_\w+ device\* _spy_block_\w+;", code)
     assert "[[buffer(0)]]" in code and "[[buffer(1)]]" not in code
-    assert not has_no_body(code.encode())
+    assert not has_no_body(code.encode(), "hlsl")
 
 
 @sampled(3)

@@ -158,8 +158,8 @@ def test_what_only_a_binding_could_fill_is_refused(target: Target, name: str, se
 
 def test_has_no_body_reads_emitted_text() -> None:
     missing = b"static float WaveActiveSum_0(float expr_0)\n{\n}\n\nstatic void f_0()\n{\n    return;\n}\n"
-    assert has_no_body(missing) == "WaveActiveSum"
-    assert has_no_body(missing.partition(b"\n\n")[2]) == ""
+    assert has_no_body(missing, "cpp") == "WaveActiveSum"
+    assert has_no_body(missing.partition(b"\n\n")[2], "cpp") == ""
 
 
 def test_kernels_of_included_files_are_neither_listed_nor_called(tmp_path: Path) -> None:
