@@ -7,7 +7,9 @@ Waits are counted; gradients accumulate.
 
 The network has four layers of 64 x 64 with biases, ReLU between them; a step is the mean squared error of a batch,
 its gradient and Adam. It takes 6 x 64 x 64 x 4 floating-point operations a sample, the floor given beside it by
-matrix products of torch's of as many operations. All numbers are 32-bit floats; torch's products also with TF32.
+matrix products of torch's of as many operations. All numbers are 32-bit floats; torch's products also with TF32. On
+GPUs the step is also measured with operands of half and of bfloat16: ours keeps parameters and sums in float, torch's
+network, inputs and optimizer have the narrow type throughout.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ SOURCE = "[Differentiable] float product(float a, float b) { return a * b; }\n"
 NETWORK = """
 import mlp;
 [Differentiable]
-float loss(Network<64, 64, 64, 3> network, no_diff float x[64], no_diff float target[64])
+float loss(Network<64, 64, 64, 3, ReLU, Identity, OPERAND> network, no_diff float x[64], no_diff float target[64])
 {
     return l2Loss(network.run(x), target);
 }
@@ -48,8 +50,10 @@ def main() -> int:
             size //= 4
         _products(bench, device, size, host)
         bench.save()
-        _training(bench, device, 2**14 if bench.quick or (host and device != "cpu") else 2**18)
-        bench.save()
+        batch = 2**14 if bench.quick or (host and device != "cpu") else 2**18
+        for operand in ("float",) if host else ("float", "half", "bfloat16"):
+            _training(bench, device, batch, operand)
+            bench.save()
     return bench.finish()
 
 
@@ -137,23 +141,24 @@ def _torch(device: str, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[Callabl
     return (lambda: torch.autograd.grad(y, wanted, g, retain_graph=True)), sync
 
 
-def _training(bench: Bench, device: str, batch: int) -> None:
-    """Steps that train a network."""
+def _training(bench: Bench, device: str, batch: int, operand: str) -> None:
+    """Steps that train a network whose products have operands of that type."""
     rng = np.random.default_rng(0)
     x, target = (rng.standard_normal((batch, 64), np.float32) for _ in range(2))
     weights = rng.standard_normal((4, 65, 64), np.float32) * np.float32(np.sqrt(2 / 64))
     weights[:, 64] = 0
     makers: dict[str, Callable[[], tuple[Callable[[], Any], Callable[[], Any]]]] = {
-        OURS: lambda: _our_training(device, x, target, weights)
+        OURS: lambda: _our_training(device, x, target, weights, operand)
     }
     if device != "vulkan":
-        makers["torch, eager"] = lambda: _torch_training(device, x, target, weights)
-        makers["torch, compiled"] = lambda: _torch_training(device, x, target, weights, compiled=True)
+        makers["torch, eager"] = lambda: _torch_training(device, x, target, weights, operand)
+        makers["torch, compiled"] = lambda: _torch_training(device, x, target, weights, operand, compiled=True)
+    if device == "cuda" and operand == "float":
+        makers["torch, eager, TF32"] = lambda: _torch_training(device, x, target, weights, operand, tf32=True)
+        makers["torch, compiled, TF32"] = lambda: _torch_training(device, x, target, weights, operand, True, True)
     if device == "cuda":
-        makers["torch, eager, TF32"] = lambda: _torch_training(device, x, target, weights, tf32=True)
-        makers["torch, compiled, TF32"] = lambda: _torch_training(device, x, target, weights, True, True)
-        makers["floor: matrix products"] = lambda: _matrix_products(batch)
-    if device != "cpu":
+        makers["floor: matrix products"] = lambda: _matrix_products(batch, operand)
+    if device != "cpu" and operand == "float":
         # Loops over IDiffTensor: not compiled after 200 s on lavapipe, and the process ended in its call on an H200.
         bench.miss(device, "slangpy", "training: it has no library for networks")
     samplers: dict[str, Sampler] = {}
@@ -166,12 +171,15 @@ def _training(bench: Bench, device: str, batch: int) -> None:
             bench.miss(device, who, f"training: {' '.join(str(error).split())[:200]}")
             continue
         samplers[who] = whole(call, sync, 1 if device == "cpu" else 10, 1e3)
-    bench.compare(device, f"training step, 2^{batch.bit_length() - 1}", "ms", samplers, 3)
+    kind = "" if operand == "float" else f"{operand}, "
+    bench.compare(device, f"training step, {kind}2^{batch.bit_length() - 1}", "ms", samplers, 3)
 
 
-def _our_training(device: str, x: Any, target: Any, weights: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def _our_training(
+    device: str, x: Any, target: Any, weights: Any, operand: str
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
     opened = spy.Device(device)
-    module = spy.Module.load_from_source(opened, "network", NETWORK)
+    module = spy.Module.load_from_source(opened, "network", NETWORK, defines={"OPERAND": operand})
     mlp: Any = spy.Module.load_from_file(opened, "mlp.slang")
     batch = len(x)
     network = spy.Tensor.from_numpy(opened, weights.reshape(-1)).with_grads()
@@ -196,7 +204,7 @@ def _our_training(device: str, x: Any, target: Any, weights: Any) -> tuple[Calla
 
 
 def _torch_training(
-    device: str, x: Any, target: Any, weights: Any, compiled: bool = False, tf32: bool = False
+    device: str, x: Any, target: Any, weights: Any, operand: str, compiled: bool = False, tf32: bool = False
 ) -> tuple[Callable[[], Any], Callable[[], Any]]:
     torch: Any = importlib.import_module("torch")
     linear, relu = torch.nn.Linear, torch.nn.ReLU
@@ -205,9 +213,10 @@ def _torch_training(
         for layer, w in zip(layers[::2], weights, strict=True):
             layer.weight.copy_(torch.from_numpy(w[:64].T.copy()))
             layer.bias.copy_(torch.from_numpy(w[64]))
-    network = torch.nn.Sequential(*layers).to(device)
+    kind = getattr(torch, operand)
+    network = torch.nn.Sequential(*layers).to(device, kind)
     optimizer = torch.optim.Adam(network.parameters(), 1e-3, fused=True)
-    tx, tt = (torch.from_numpy(a).to(device) for a in (x, target))
+    tx, tt = (torch.from_numpy(a).to(device, kind) for a in (x, target))
 
     def loss(a: Any, b: Any) -> Any:
         return torch.nn.functional.mse_loss(network(a), b)
@@ -223,11 +232,12 @@ def _torch_training(
     return step, torch.cuda.synchronize if device == "cuda" else lambda: None
 
 
-def _matrix_products(batch: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def _matrix_products(batch: int, operand: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """Twelve products of as many operations as the step's, TF32 allowed."""
     torch: Any = importlib.import_module("torch")
-    a, b = torch.randn(batch, 64, device="cuda"), torch.randn(64, 64, device="cuda")
-    out = torch.empty(batch, 64, device="cuda")
+    kind = getattr(torch, operand)
+    a, b = (torch.randn(rows, 64, device="cuda", dtype=kind) for rows in (batch, 64))
+    out = torch.empty(batch, 64, device="cuda", dtype=kind)
 
     def products() -> None:
         torch.backends.cuda.matmul.allow_tf32 = True

@@ -95,6 +95,8 @@ TARGETS: list[Target] = [
     *_both("transfer", "2^24 floats", 8, 8),
     *_both("transfer", "1000 floats", 40, 40),
     *_both("gradients", "training step, 2^18", 1.2, 1.2),
+    *_both("gradients", "training step, half, 2^18", 0.3, 0.3),
+    *_both("gradients", "training step, bfloat16, 2^18", 0.3, 0.3),
     Target("pytorch", "cuda", "call, result given", 5.5),
     Target(
         "pytorch",
