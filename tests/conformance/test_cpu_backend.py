@@ -1,8 +1,9 @@
-"""The CPU backend's own ways: a prelude that is compiled once."""
+"""The CPU backend's own ways: parts that all kernels share are compiled once."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_in
+from tests.depth import deep, one_in
 
 PROGRAM = """
 import os
@@ -24,8 +25,10 @@ for k in range(6):
     module = spy.Module.load_from_source(device, f"prelude_{k}", text)
     expected = np.stack([np.sin(x), np.maximum(x, k), np.floor(x) + k], -1)
     np.testing.assert_allclose(module.f(x), expected, rtol=1e-6, atol=1e-7)
-folder = device.backend._prelude._folder
-assert (folder is not None) == os.path.basename(find_compiler()[0]).startswith("g++")
+folder = device.backend._prepared._folder
+kept = [*folder.iterdir()] if folder else []
+cached = os.environ["SLANGPY_RT_CACHE_DIR"]
+assert bool(kept) == (not cached and os.path.basename(find_compiler()[0]).startswith("g++")), kept
 print(folder or "")
 """
 
@@ -41,6 +44,35 @@ def test_kernels_after_the_prelude_was_compiled(compiler: str) -> None:
     assert done.returncode == 0, done.stderr
     folder = done.stdout.strip()
     assert not folder or not Path(folder).exists()
+
+
+def run_cached(cache: Path) -> list[Path]:
+    """Run the program in a process of its own with a cache without kernels, and return what g++ keeps there."""
+    for entry in cache.glob("*.bin"):
+        entry.unlink()
+    env = {**os.environ, "SLANGPY_RT_CACHE_DIR": str(cache), "SLANGPY_RT_CXX": "g++"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=env, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return sorted(cache.glob("g++*/*"))
+
+
+@deep
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+def test_processes_share_what_was_compiled_and_do_without_what_is_damaged(tmp_path: Path) -> None:
+    kept = run_cached(tmp_path)
+    assert [path.suffix for path in kept] == [".h", ".gch", ".o"]
+    # A kernel that the damaged file is of no use to is compiled as a whole, and the next one makes it again.
+    for path, size in ((kept[2], 3000), (kept[1], 1_000_000)):
+        path.write_bytes(path.read_bytes()[:2000])
+        assert run_cached(tmp_path) == kept
+        assert path.stat().st_size > size
+    # A month later, when another compiler's kernel is the first.
+    old = tmp_path / kept[0].parent.name / "old.h"
+    old.write_bytes(b"")
+    os.utime(old, (0, 0))
+    kept[0].unlink()
+    kept[1].unlink()
+    assert run_cached(tmp_path) == kept
 
 
 LARGE = """

@@ -20,12 +20,13 @@ from slangpy_rt.backends.blocks import ALIGN, SizeClasses
 from slangpy_rt.backends.cpu.compile import compile_library, find_compiler, toolchain
 from slangpy_rt.backends.cpu.images import CpuImages
 from slangpy_rt.backends.cpu.kernel import load
-from slangpy_rt.backends.cpu.prelude import Prelude
+from slangpy_rt.backends.cpu.prepared import Prepared
 from slangpy_rt.backends.cpu.queue import CpuQueue
 from slangpy_rt.backends.cpu.recording import CpuRecording
 from slangpy_rt.backends.cpu.threads import Threads
 from slangpy_rt.backends.extras import Records, ZeroCopy
 from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.errors import OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.interrupts import apart
 from slangpy_rt.core.target import Caps, KernelInfo, Target
@@ -66,7 +67,7 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
         self.caps = Caps((2**62, 1, 1), _SCALARS, frozenset({"pointers", "textures", "zero_copy"}), dlpack_device=1)
         threads = CONFIG.threads
         self.description = f"{platform.processor() or platform.machine()}, {threads} threads"
-        self._prelude = Prelude()
+        self._prepared = Prepared(DiskCache.open(cache_directory(), CONFIG.cache_size))
         self._threads = Threads(threads)
         self._deterministic = deterministic
         # Held during launches and copies, so that they run one after the other. Reentrant: a replay makes launches.
@@ -93,7 +94,7 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
 
     def compile(self, code: bytes, entry: str) -> bytes:
         # ``apart``, because an interrupt could leave the temporary folder and the compiler's process behind.
-        return apart(compile_library, code, self._prelude)
+        return apart(compile_library, code, self._prepared)
 
     def load(self, binary: bytes, info: KernelInfo) -> Kernel:
         self.require_open()
@@ -168,7 +169,7 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
     def _close(self) -> None:
         self._blocks.close()
         self._threads.close()
-        self._prelude.close()
+        self._prepared.close()
 
 
 class CpuBuffer(Buffer):

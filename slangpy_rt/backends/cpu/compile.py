@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 
 from slangpy_rt.backends.cpu.kernel import RUN_LIST, load_vector_math
-from slangpy_rt.backends.cpu.prelude import Prelude
+from slangpy_rt.backends.cpu.prepared import Prepared
 from slangpy_rt.core.config import CONFIG, child_environment
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 
@@ -58,7 +58,7 @@ def toolchain() -> str:
     return " ".join(map(str, (*command, *facts)))
 
 
-def compile_library(code: bytes, prelude: Prelude) -> bytes:
+def compile_library(code: bytes, prepared: Prepared) -> bytes:
     """Compile the C++ that Slang emitted to a shared library, and return the library's bytes.
 
     No interrupt may stop it.
@@ -82,29 +82,32 @@ def compile_library(code: bytes, prelude: Prelude) -> bytes:
     with tempfile.TemporaryDirectory(prefix="slangpy_rt-") as folder:
         source, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
         flags = [*_FLAGS, *_machine_flags(command), *_lane_flags(command)]
-        text, including = prelude.without(code, command, flags)
+        text, using = prepared.kernel(code, command, flags, toolchain())
 
-        def run(text: bytes, including: list[str], *more: str) -> subprocess.CompletedProcess[str]:
-            source.write_bytes(text + RUN_LIST)
+        def run(text: bytes, *more: str) -> subprocess.CompletedProcess[str]:
+            source.write_bytes(text)
             return subprocess.run(
-                [*command, *flags, *more, *including, str(source), "-o", str(library), "-lm"],
+                [*command, *flags, *more, str(source), "-o", str(library), "-lm"],
                 capture_output=True,
                 text=True,
                 # Messages of g++ are searched in English.
                 env=child_environment({"LC_ALL": "C"} | (_zig_caches(folder) if command[1:] else {})),
             )
 
-        result = run(text, including)
-        if result.returncode and including:
-            # The header may be gone: it is removed as soon as the process begins to end.
-            result = run(code, [])
+        result = run(text, *using)
+        whole = code + RUN_LIST
+        if result.returncode and using:
+            # What was compiled before may be gone: somebody emptied the cache, or the process begins to end.
+            result = run(whole)
+            if not result.returncode:
+                prepared.discard(using)
         if result.returncode and _VPLAN in result.stderr:
             # A later clang may have the option no more, because it does so by itself.
             flags = [flag for flag in flags if flag not in ("-mllvm", _VPLAN)]
-            result = run(code, [])
+            result = run(whole)
         if result.returncode and b"#ifdef SPY_MASKS" in code:
             # The second form of functions has fewer operations than the first, which says what is wrong with it.
-            result = run(code, [], "-USPY_MASKS")
+            result = run(whole, "-USPY_MASKS")
         if frame := _LARGE_FRAME.search(result.stderr):
             raise UnsupportedError(
                 f"the function has local variables of {int(frame[1]):,} bytes, which may not fit a thread's stack on "
