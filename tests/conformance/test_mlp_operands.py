@@ -137,7 +137,7 @@ def loaded(device: spy.Device, sizes: list[int], name: str) -> Any:
 
 # Widths for each way that there is: tiles, parts of tiles, and loops. lavapipe compiles large ones for a minute.
 SMALL = [[5, 16, 6], [3, 20, 20, 2], [4, 7, 3]]
-LARGE = [[20, 48, 48, 48, 7], [33, 128, 128, 2], [64, 64, 64, 64], [128, 128, 128]]
+LARGE = [[20, 48, 48, 48, 7], [33, 128, 128, 2], [64, 64, 64, 64], [128, 128, 128], [12, 16, 16, 16, 16, 16, 3]]
 CASES = [(sizes, name, n) for sizes in SMALL for name in TYPES for n in (331, 1, 17)]
 CASES += [pytest.param(sizes, name, n, marks=deep) for sizes in LARGE for name in TYPES for n in (331, 17)]
 
