@@ -71,6 +71,26 @@ def test_lines_for_the_backend() -> None:
     assert parts(plain) == (0, plain)
 
 
+# It keeps 64 numbers at once.
+WIDE = b"""
+extern "C" __global__ void kernel(volatile int *x) {
+    int v[64];
+#pragma unroll
+    for (int k = 0; k < 64; ++k) v[k] = x[k];
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < 64; ++k) x[k] = v[63 - k];
+}
+"""
+
+
+def test_of_several_numbers_of_registers_the_largest() -> None:
+    def of(*numbers: int) -> bytes:
+        return nvrtc_compile(b"".join(b"#pragma slangpy_rt_registers %d\n" % n for n in numbers) + WIDE, "sm_80")
+
+    assert of(32, 128) == of(128, 32) == of(128) != of(32)
+
+
 STORED = {"bfloat16": "int16_t", "tf32": "float"}
 
 

@@ -137,7 +137,7 @@ def loaded(device: spy.Device, sizes: list[int], name: str) -> Any:
 
 # Widths for each way that there is: tiles, parts of tiles, and loops. lavapipe compiles large ones for a minute.
 SMALL = [[5, 16, 6], [3, 20, 20, 2], [4, 7, 3]]
-LARGE = [[20, 48, 48, 48, 7], [33, 128, 128, 2], [64, 64, 64, 64], [128, 128, 128]]
+LARGE = [[20, 48, 48, 48, 7], [33, 128, 128, 2], [64, 64, 64, 64], [128, 128, 128], [12, 16, 16, 16, 16, 16, 3]]
 CASES = [(sizes, name, n) for sizes in SMALL for name in TYPES for n in (331, 1, 17)]
 CASES += [pytest.param(sizes, name, n, marks=deep) for sizes in LARGE for name in TYPES for n in (331, 17)]
 
@@ -173,6 +173,55 @@ def test_one_sample_without_numbers(device: spy.Device, name: str) -> None:
     assert not np.isfinite(found[[7, 40]]).any(1).all()
     # Who looks for them before a step finds them.
     assert not np.isfinite(gradient).all()
+
+
+# A network between two passes of another one: what a group has in its memory of one is not what the other needs.
+SEVERAL = """
+import mlp;
+typealias Net = Network<16, 16, 16, 2, ReLU, Identity, TYPE>;
+[Differentiable] float[16] several(Net a, Net b, float x[16]) { return b.run(a.run(b.run(x))); }
+"""
+
+
+def exact_start(entries: int, seed: int) -> npt.NDArray[np.float32]:
+    """Three layers of 16 with so many entries of 1 or -1 in each row and column, whose sums are exact in 16 bits."""
+    random = np.random.default_rng(seed)
+    layers = []
+    for _ in range(3):
+        weights = sum(np.roll(np.diag(random.choice([-1, 1], 16)), 5 * k, 1) for k in range(entries))
+        layers += [np.asarray(weights).ravel(), random.integers(-1, 2, 16)]
+    return np.concatenate(layers).astype(np.float32)
+
+
+@deep
+@pytest.mark.parametrize(("name", "entries"), [("half", 2), ("bfloat16", 1)])
+def test_networks_in_turn_are_exact(device: spy.Device, name: str, entries: int) -> None:
+    random = np.random.default_rng(1)
+    x, d = (random.integers(-2, 3, (331, 16)).astype(np.float32) for _ in range(2))
+    p = [exact_start(entries, seed) for seed in (2, 3)]
+    # The definition, in float64.
+    inputs, sums, y = [], [], x.astype(np.float64)
+    order = [(model, k) for model in (1, 0, 1) for k in range(3)]
+    layers = {(m, k): p[m].reshape(3, 17, 16)[k].astype(np.float64) for m, k in order}
+    for m, k in order:
+        inputs.append(y)
+        sums.append(y @ layers[m, k][:16] + layers[m, k][16])
+        y = np.maximum(sums[-1], 0) if k < 2 else sums[-1]
+    slope, expected = d.astype(np.float64), np.zeros((2, 3, 17, 16))
+    for (m, k), given, z in reversed(list(zip(order, inputs, sums, strict=True))):
+        slope = slope * (z > 0) if k < 2 else slope
+        expected[m, k] += np.concatenate([given.T @ slope, slope.sum(0, keepdims=True)])
+        slope = slope @ layers[m, k][:16].T
+    run = spy.Module.load_from_source(device, "several", SEVERAL.replace("TYPE", name)).several
+    models = [spy.Tensor.from_numpy(device, values).with_grads() for values in p]
+    np.testing.assert_array_equal(np.asarray(run(*models, x)), y)
+    given = spy.Tensor.from_numpy(device, d, "float[16]")
+    result = spy.Tensor.empty(device, len(x), "float[16]").with_grads(grad_in=given)
+    arguments = spy.Tensor.from_numpy(device, x, "float[16]").with_grads()
+    run.bwds(*models, arguments, _result=result)
+    np.testing.assert_array_equal(arguments.grad.to_numpy(), slope)
+    for model, gradient in zip(models, expected, strict=True):
+        np.testing.assert_array_equal(model.grad.to_numpy(), gradient.ravel())
 
 
 @one_device

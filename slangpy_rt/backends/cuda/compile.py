@@ -7,6 +7,7 @@ contain lines for this file:
 - ``#pragma slangpy_rt_kernel __launch_bounds__(384, 1)``: attributes of the kernel.
 - ``#pragma slangpy_rt_shared_bytes 196608``: group memory of a launch, beside what the kernel declares; of several
   lines, the largest.
+- ``#pragma slangpy_rt_registers 128``: the most registers that a thread may have; of several lines, the largest.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _HEADER_TYPES = {
 _OPTION = re.compile(rb"^#pragma slangpy_rt_nvrtc (\S.*?)\s*$", re.MULTILINE)
 _ATTRIBUTES = re.compile(rb"^#pragma slangpy_rt_kernel (\S.*?)\s*$", re.MULTILINE)
 _SHARED_BYTES = re.compile(rb"^#pragma slangpy_rt_shared_bytes (\d+)\s*$", re.MULTILINE)
+_REGISTERS = re.compile(rb"^#pragma slangpy_rt_registers (\d+)\s*$", re.MULTILINE)
 _HEAD = b'extern "C" __global__ void '
 _ARCH = "--gpu-architecture="
 
@@ -56,6 +58,9 @@ def nvrtc_compile(code: bytes, arch: str) -> bytes:
     options = [f"{_ARCH}{arch}", *_FLAGS, *(option for option in given if not option.startswith(_ARCH))]
     attributes = b"".join(found + b" " for found in _ATTRIBUTES.findall(code))
     code = code.replace(_HEAD, _HEAD + attributes)
+    registers = max(map(int, _REGISTERS.findall(code)), default=0)
+    if registers:
+        options.append(f"--maxrregcount={registers}")
     shared = max(map(int, _SHARED_BYTES.findall(code)), default=0)
     # Only the kernel's own text counts, which follows the last #endif: the prelude always contains these names.
     body = code.rpartition(b"#endif")[2]
