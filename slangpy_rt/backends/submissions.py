@@ -330,6 +330,9 @@ class Submissions(Queue):
 
     def _hold(self, kernel: Any, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> bool:
         """Hold a launch that would be the first command of a list; return whether its kernel has a single for it."""
+        # An interrupt may have stopped the opening of the list that gets an earlier launch.
+        if self._held is not None:
+            return False
         single = kernel.single
         if len(args) <= SINGLE_BYTES and (single is None or single.owner is not kernel.info):
             single = self._new_single(kernel, groups)
