@@ -35,6 +35,21 @@ class New(NamedTuple):
     grads: tuple[int | None, int | None] | None
 
 
+class Group(NamedTuple):
+    """A value that is a dict with arrays in it.
+
+    Attributes
+    ----------
+    place : int
+        Its place among all values.
+    items : tuple of (str, int)
+        The names of its parts, and their places.
+    """
+
+    place: int
+    items: tuple[tuple[str, int], ...]
+
+
 class Step(NamedTuple):
     """A prepared call, or an allocation, of which each adds a memory where it makes one.
 
@@ -46,6 +61,8 @@ class Step(NamedTuple):
         The call.
     news : tuple of New
         The arrays to make before it.
+    groups : tuple of Group
+        The dicts to make after these.
     places : tuple of int
         The places of the call's values among all values.
     makes : bool
@@ -55,6 +72,7 @@ class Step(NamedTuple):
     nbytes: int = 0
     call: Any = None
     news: tuple[New, ...] = ()
+    groups: tuple[Group, ...] = ()
     places: tuple[int, ...] = ()
     makes: bool = False
 
@@ -95,7 +113,7 @@ class Plan:
         values = list(self._values)
         for name, place in self._names.items():
             values[place] = named[name]
-        for nbytes, call, news, places, makes in self._steps:
+        for nbytes, call, news, groups, places, makes in self._steps:
             if nbytes:
                 buffer = self._device.alloc(nbytes)
                 memory.append((buffer, buffer.address))
@@ -106,6 +124,8 @@ class Plan:
                 if grads is not None:
                     array._grads = tuple([None if k is None else values[k] for k in grads])
                 values[place] = array
+            for place, items in groups:
+                values[place] = {name: values[k] for name, k in items}
             own = tuple([values[k] for k in places])
             made = call.run(own) if stream is None else call.run_on(stream, own)
             if makes:

@@ -8,7 +8,7 @@ from typing import Any
 
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.calls.callee import Callee
-from slangpy_rt.graphics.plan import New, Plan, Step
+from slangpy_rt.graphics.plan import Group, New, Plan, Step
 from slangpy_rt.graphics.runner import Runner
 
 
@@ -66,9 +66,10 @@ class Planner(Runner):
             return super().call(function, *args, _result=_result, **named)
         call, values = found
         news: list[New] = []
+        groups: list[Group] = []
         own, result = values[: len(args)], () if _result is None else values[-1:]
         uniforms = values[len(args) + len(named) : len(values) - len(result)]
-        places = [self._place(value, news) for value in own]
+        places = [self._grouped(value, news, groups) for value in own]
         places += [self._named(name) for name in named]
         places += [self._constant(value) for value in uniforms]
         places += [self._place(value, news) for value in result]
@@ -76,7 +77,7 @@ class Planner(Runner):
         makes = isinstance(made, NDBuffer) and not (result and made is result[0])
         if makes:
             self._memory.append((made.buffer, made.address, None))
-        self._steps.append(Step(0, call, tuple(news), tuple(places), makes))
+        self._steps.append(Step(0, call, tuple(news), tuple(groups), tuple(places), makes))
         return made
 
     def _named(self, name: str) -> int:
@@ -88,9 +89,22 @@ class Planner(Runner):
         self._values.append(value)
         return len(self._values) - 1
 
+    def _grouped(self, value: Any, news: list[New], groups: list[Group]) -> int:
+        """Return the place of a value, which may be a dict whose parts are arrays."""
+        if not isinstance(value, dict):
+            return self._place(value, news)
+        items = tuple([(name, self._place(part, news)) for name, part in value.items()])
+        place = self._constant(None)
+        groups.append(Group(place, items))
+        return place
+
     def _place(self, value: Any, news: list[New]) -> int:
         """Return the place of a value among all values, and note how it is made if it is an array."""
         if not isinstance(value, NDBuffer):
+            # Arrays deeper in a value are none that a plan could replace.
+            parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+            if any(isinstance(part, (NDBuffer, dict, list, tuple)) for part in parts):
+                self._is_known = False
             return self._constant(value)
         grads = None
         if value.layout.grads is not None:
