@@ -128,10 +128,10 @@ class Submissions(Queue):
         # What the next submission waits for, with values, where a wait is part of a submission.
         self._awaited: dict[Any, int] = {}
         # Recorded lists with one launch, the next of them that gets another kernel, and the launch that is held, with
-        # its kernel and buffers. While one is held there is no open list, and it counts as a pending command.
+        # its kernel and its buffers' addresses. While one is held, no list is open, and it counts as a pending command.
         self._singles: list[Single] = []
         self._turn = 0
-        self._held: tuple[Single, Kernel, Sequence[Buffer]] | None = None
+        self._held: tuple[Single, Kernel, list[int]] | None = None
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         # One function without helpers: a Python call takes as long as recording a command.
@@ -352,7 +352,8 @@ class Submissions(Queue):
         # Whatever is queued from here on opens a list, and so comes after this launch.
         self._command = None
         self._pending = 1
-        self._held = single, kernel, buffers
+        # Addresses and not buffers: memory that is freed now serves later work, as after any launch.
+        self._held = single, kernel, [buffer.address for buffer in buffers]
         return True
 
     def _new_single(self, kernel: Any, groups: tuple[int, int, int]) -> Single | None:
@@ -388,15 +389,15 @@ class Submissions(Queue):
     def _record_held(self, command: Any) -> None:
         """Record the launch that is held in a list that was just begun, since other work follows it."""
         assert self._held is not None
-        single, kernel, buffers = self._held
+        single, kernel, addresses = self._held
         # An interrupt may have stopped the call that submitted it.
         if single.sent is None or not single.sent.results:
             single.value = self.value + 1
             self._pending = 1
             kernel.alone = 0  # type: ignore[attr-defined]
             touched, written = self._touched, kernel.info.written
-            for buffer, writes in zip(buffers, written, strict=False):
-                touched[buffer.address] = writes or touched.get(buffer.address, False)
+            for address, writes in zip(addresses, written, strict=False):
+                touched[address] = writes or touched.get(address, False)
             if not single.recorded:
                 assert single.groups is not None
                 self._cmd_bind(command, *kernel.bound)  # type: ignore[attr-defined]

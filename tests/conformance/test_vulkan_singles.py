@@ -163,6 +163,23 @@ def test_more_kernels_than_recorded_lists(backend: VulkanBackend, spirv: bytes) 
     assert (get(backend, x) == (FEW + 2) * (2 * (SINGLES + 3) + SINGLES) + 1).all()
 
 
+def test_memory_freed_behind_a_held_launch_serves_later_work(backend: VulkanBackend, launch: Launch) -> None:
+    total, scratch = put(backend, _ONE * 0), put(backend, _ONE)
+    backend.sync_all()
+    for _ in range(FEW + 1):
+        launch(total, scratch, total, 1.0)
+        backend.sync_all()
+    launch(total, scratch, total, 1.0)
+    assert backend.queue._held is not None
+    address = scratch.address
+    del scratch
+    # What is written to the same memory comes after the launch that reads it.
+    other = put(backend, _ONE * 100)
+    assert other.address == address
+    launch(total, other, total, 1.0)
+    assert (get(backend, total) == FEW + 2 + 100).all()
+
+
 def test_threads_that_wait_for_their_own_launches(backend: VulkanBackend, spirv: bytes) -> None:
     kernel, one, wrong = load(backend, spirv), put(backend, _ONE), []
 
