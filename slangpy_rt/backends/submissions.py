@@ -128,7 +128,7 @@ class Submissions(Queue):
         # What the next submission waits for, with values, where a wait is part of a submission.
         self._awaited: dict[Any, int] = {}
         # Recorded lists with one launch, the next of them that gets another kernel, and the launch that is held, with
-        # its kernel and its buffers' addresses. While one is held, no list is open, and it counts as a pending command.
+        # its kernel and its buffers' addresses: while there is one, no list is open, and it counts as pending.
         self._singles: list[Single] = []
         self._turn = 0
         self._held: tuple[Single, Kernel, list[int]] | None = None
