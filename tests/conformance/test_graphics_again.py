@@ -57,14 +57,14 @@ def _area(k: int) -> float:
 
 
 def test_other_arrays(device: spy.Device, repeated: list[Any]) -> None:
-    outer = spy.Tensor.zeros(device, (3, *SIZE), "float2")
+    outer = spy.Tensor.zeros(device, (3, *SIZE), "float3")
     faces = spy.Tensor.from_numpy(device, FACES)
     kept = []
     for k in TIMES:
-        values = (np.arange(6).reshape(3, 2) + k).astype(np.float32)
+        values = (np.arange(9).reshape(3, 3) + k).astype(np.float32)
         position = spy.Tensor.from_numpy(device, _clip(k), "float4")
         seen = graphics.rasterize(position, faces, SIZE)
-        color = graphics.interpolate(spy.Tensor.from_numpy(device, values, "float2"), seen, faces)
+        color = graphics.interpolate(spy.Tensor.from_numpy(device, values, "float3"), seen, faces)
         picture = graphics.antialias(color, seen, position, faces, _result=outer[k % 3])
         kept.append((seen, color, picture.numpy(), values))
     assert len(repeated) == 3 * (len(TIMES) - 2)
