@@ -129,6 +129,28 @@ def test_samples_of_other_arrays(device: spy.Device, repeated: list[Any]) -> Non
 
 
 @deep
+def test_a_tape_after_calls_that_repeat(device: spy.Device, repeated: list[Any]) -> None:
+    faces = spy.Tensor.from_numpy(device, FACES)
+    for k in TIMES:
+        position = spy.Tensor.from_numpy(device, _clip(k), "float4").with_grads()
+        values = spy.Tensor.from_numpy(device, np.full(3, 1.0 + k, np.float32)).with_grads()
+        graphics.interpolate(values, graphics.rasterize(position, faces, SIZE), faces)
+        with spy.grad_tape() as tape:
+            seen = graphics.rasterize(position, faces, SIZE)
+            color = graphics.interpolate(values, seen, faces)
+            picture = graphics.antialias(color, seen, position, faces)
+            # Columns as numbers: their sum over the triangle moves with it.
+            loss = (picture * spy.Tensor.from_numpy(device, COLUMNS.astype(np.float32))).sum()
+        tape.backward(loss)
+        moved = position.grad.numpy()[:, :2].sum(0)
+        np.testing.assert_allclose(moved[0], _area(k) * (1 + k) * SIZE[1] / 2, rtol=0.05)
+        np.testing.assert_allclose(moved[1], 0, atol=0.05 * moved[0])
+        total = _area(k) * PLACES[k % 2].mean(0)[0]
+        np.testing.assert_allclose(values.grad.numpy().sum(), total, rtol=0.03)
+    assert repeated
+
+
+@deep
 def test_arrays_in_one_memory(device: spy.Device) -> None:
     """Calls that were noted on arrays apart run on arrays that are the same, and the other way round."""
     faces = spy.Tensor.from_numpy(device, FACES)
