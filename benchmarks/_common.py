@@ -284,6 +284,22 @@ def whole(
     return sample
 
 
+def single(call: Callable[[], object], sync: Callable[[], object], pairs: int) -> Callable[[], float]:
+    """A sampler of the microseconds from a call to the end of the wait for it: the median of ``pairs``."""
+
+    def sample() -> float:
+        taken = []
+        for _ in repeat(None, pairs):
+            sync()
+            start = time.perf_counter_ns()
+            call()
+            sync()
+            taken.append(time.perf_counter_ns() - start)
+        return median(taken) / 1e3
+
+    return sample
+
+
 def c_library(text: str, *flags: str) -> ctypes.CDLL:
     """Compile C++ text with g++ and load it.
 

@@ -23,6 +23,7 @@ from targets import STARTUP, TARGETS
 _ROOT = Path(__file__).resolve().parent.parent
 _FLOORS = (
     "floor",
+    "vkQueueSubmit, no commands",
     "floor: matrix products",
     "floor: arrays in order",
     f"{OURS}, forward",

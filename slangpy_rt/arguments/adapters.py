@@ -16,8 +16,11 @@ from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.indices import range_of
 from slangpy_rt.arguments.stand_ins import meant_by
 from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.conversion import by_protocol
 
+# What most arguments are: to look at the names of their classes would take 3 us.
+_OWN = frozenset({NDBuffer, Tensor})
 # Modules and classes of adapters, by the full names of types, by the methods of protocols, and by kinds of results.
 _TORCH = "slangpy_rt.interop.torch:TorchAdapter"
 _TYPES = {"torch.Tensor": _TORCH}
@@ -35,6 +38,8 @@ def converter(kind: type) -> Any:
 
     It is an ``Adapter`` for arrays of other libraries, and otherwise a function that takes the value.
     """
+    if kind in _OWN:
+        return None
     if kind is range:
         return range_of
     named = _named(kind)

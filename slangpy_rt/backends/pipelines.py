@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from slangpy_rt.backends.base import Kernel
+from slangpy_rt.backends.single import Single
 from slangpy_rt.backends.submissions import FRAME_BYTES, Submissions
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.interrupts import finalizer
@@ -18,10 +19,17 @@ from slangpy_rt.core.target import KernelInfo
 class PipelineKernel(Kernel):
     """A compute pipeline; ``give`` adds it to those to be destroyed when the last reference to it is dropped.
 
-    ``bound`` is what ``Submissions._cmd_bind`` takes after the list of commands.
+    Attributes
+    ----------
+    bound : tuple
+        What ``Submissions._cmd_bind`` takes after the list of commands.
+    alone : int
+        How often in turn a launch was all of a submission; less after a launch that did not fit its single.
+    single : Single or None
+        The recorded launch, if its ``owner`` is the kernel's ``info``.
     """
 
-    __slots__ = ("bound", "give", "pipeline")
+    __slots__ = ("alone", "bound", "give", "pipeline", "single")
 
     __del__ = finalizer("give")
 
@@ -30,6 +38,8 @@ class PipelineKernel(Kernel):
         self.pipeline = pipeline
         self.bound = bound
         self.give = give
+        self.alone = 0
+        self.single: Single | None = None
 
 
 class Pipelines(ABC):

@@ -5,6 +5,10 @@ submission takes as long as several launches. Each of eight lists owns a part of
 argument blocks and small uploads recorded with it. Both are used again once the timeline, which counts submissions,
 shows that the device is done.
 
+A kernel that was often the only command of a submission has a ``Single``, a list that is recorded already. Its next
+launch in an empty list is held: ``locked_submit`` submits that list, and whatever else is queued before that records
+the launch in the open list first. So a caller that waits after each launch has nothing recorded.
+
 An interrupt may come between any two steps here. So the notes about a list are changed before the list itself, and on
 the safe side: they may show more commands and fewer bindings than there are, and conflicts that need no barrier. The
 result of each driver call that must not be made twice is noted in the same step of C as the call
@@ -19,9 +23,13 @@ import ctypes
 import threading
 from abc import abstractmethod
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any, Protocol
 
 from slangpy_rt.backends.base import Backend, Buffer, Kernel, Queue, Shared
+from slangpy_rt.backends.frame import Frame
+from slangpy_rt.backends.single import FEW, MISFIT, SINGLE_BYTES, Single
+from slangpy_rt.backends.submission import Submission
 from slangpy_rt.core.errors import DeviceError, SlangPyRtError
 
 FRAME_BYTES = 1 << 20  # 64 argument blocks of 16 KiB
@@ -119,12 +127,19 @@ class Submissions(Queue):
         self._pushed: Any = None
         # What the next submission waits for, with values, where a wait is part of a submission.
         self._awaited: dict[Any, int] = {}
+        # Recorded lists with one launch, the next of them that gets another kernel, and the launch that is held, with
+        # its kernel and its buffers' addresses: while there is one, no list is open, and it counts as pending.
+        self._singles: list[Single] = []
+        self._turn = 0
+        self._held: tuple[Single, Kernel, list[int]] | None = None
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> None:
         # One function without helpers: a Python call takes as long as recording a command.
         with self._lock:
             if self.closed:
                 self.require_open()
+            if not self._pending and kernel.alone >= FEW and self._hold(kernel, groups, args, buffers):  # type: ignore[attr-defined]
+                return
             if self._command is None:
                 self._open()
             size = len(args)
@@ -200,9 +215,16 @@ class Submissions(Queue):
 
         If nothing is recorded, waits for other queues are submitted only if ``alone`` is true.
         """
-        if self._command is None:
+        if self._command is not None:
+            # An interrupt may have come between the opening of the list that has the launch, and this.
+            self._held = None
+        elif self._held is not None:
+            self._send_held()
+        else:
             self._open()
         if self._pending or (alone and self._awaited):
+            if self._pending == 1 and self._bound is not None and self._singles:
+                self._bound.alone += 1  # type: ignore[attr-defined]
             # From here on nothing more is recorded in this list, also after an interrupt.
             self._frame.leaving = True
             self._command = None
@@ -300,8 +322,92 @@ class Submissions(Queue):
         self._pending = 0
         self._touched.clear()
         self._begun(frame)
+        if self._held is not None:
+            self._record_held(frame.command)
         self._command = frame.command
+        self._held = None
         return frame.command
+
+    def _hold(self, kernel: Any, groups: tuple[int, int, int], args: bytes, buffers: Sequence[Buffer]) -> bool:
+        """Hold a launch that would be the first command of a list; return whether its kernel has a single for it."""
+        # An interrupt may have stopped the opening of the list that gets an earlier launch.
+        if self._held is not None:
+            return False
+        single = kernel.single
+        if len(args) <= SINGLE_BYTES and (single is None or single.owner is not kernel.info):
+            single = self._new_single(kernel, groups)
+            if single is None:
+                return False
+        if single is None or single.groups != groups or self._singles[single.index] is not single:
+            kernel.single, kernel.alone = None, MISFIT
+            return False
+        # The device may still run the list.
+        if single.value > self.timeline.reached:
+            return False
+        if args != single.args:
+            single.args = None
+            self._bytes[single.start : single.start + len(args)] = args
+            single.args = args
+        single.sent, single.recorded = None, []
+        # Whatever is queued from here on opens a list, and so comes after this launch.
+        self._command = None
+        self._pending = 1
+        # Addresses and not buffers: memory that is freed now serves later work, as after any launch.
+        self._held = single, kernel, [buffer.address for buffer in buffers]
+        return True
+
+    def _new_single(self, kernel: Any, groups: tuple[int, int, int]) -> Single | None:
+        """Record the list of a single for a kernel; return None if the device may still run it."""
+        single = self._singles[self._turn]
+        if single.value > self.timeline.reached:
+            return None
+        self._turn = (self._turn + 1) % len(self._singles)
+        single.owner = single.args = None
+        self._record_single(single, kernel, groups)
+        single.groups, single.owner = groups, kernel.info
+        kernel.single = single
+        return single
+
+    def _send_held(self) -> None:
+        """Submit the list of the launch that is held. It is submitted once, also if an interrupt stopped a call."""
+        assert self._held is not None
+        single = self._held[0]
+        sent = single.sent
+        if sent is None:
+            sent = single.sent = Submission(self.value + 1)
+        try:
+            if not sent.results:
+                single.value = sent.value
+                self._send(sent, single.pointer, "submitting work")
+            if sent.results[-1]:
+                self._check(sent.results[-1], "submitting work")
+        finally:
+            if sent.results:
+                self._pending = 0
+                self._held = None
+
+    def _record_held(self, command: Any) -> None:
+        """Record the launch that is held in a list that was just begun, since other work follows it."""
+        assert self._held is not None
+        single, kernel, addresses = self._held
+        # An interrupt may have stopped the call that submitted it.
+        if single.sent is None or not single.sent.results:
+            single.value = self.value + 1
+            self._pending = 1
+            kernel.alone = 0  # type: ignore[attr-defined]
+            touched, written = self._touched, kernel.info.written
+            for address, writes in zip(addresses, written, strict=False):
+                touched[address] = writes or touched.get(address, False)
+            if not single.recorded:
+                assert single.groups is not None
+                self._cmd_bind(command, *kernel.bound)  # type: ignore[attr-defined]
+                self._push[0] = self._ring_address + single.start
+                self._cmd_push(command, *self._pushing)
+                single.recorded.extend(starmap(self._cmd_dispatch, ((command, *single.groups),)))
+            self._bound = kernel
+
+    def _record_single(self, single: Single, kernel: Any, groups: tuple[int, int, int]) -> None:
+        """Record a launch, with its argument block at ``single.start``, in the list of a single."""
 
     @abstractmethod
     def _begin_frame(self, frame: Frame) -> None:
@@ -320,50 +426,3 @@ class Submissions(Queue):
 
         ``_sent`` is set before. Until it has a result, ``value`` does not count it.
         """
-
-
-class Frame:
-    """A list of commands with its part of the ring.
-
-    Attributes
-    ----------
-    index : int
-        Its number, and that of its part of the ring.
-    command, pointer, allocator : Any
-        The driver's object, a pointer to it, and what its memory is from, if the driver tells these apart.
-    value : int
-        Timeline value of its last submission.
-    leaving : bool
-        Whether it is to be submitted, so that nothing more is recorded in it.
-    begun, ended : list of int
-        The driver's results of beginning and of ending it; empty before that.
-    sent : Submission or None
-        Its submission; None before that was tried.
-    """
-
-    __slots__ = ("allocator", "begun", "command", "ended", "index", "leaving", "pointer", "sent", "value")
-
-    def __init__(self, index: int, command: Any, pointer: Any, allocator: Any = None) -> None:
-        self.index = index
-        self.command = command
-        self.pointer = pointer
-        self.allocator = allocator
-        self.value = 0
-        self.reset()
-
-    def reset(self) -> None:
-        """Reset the frame for another submission."""
-        self.begun: list[int] = []
-        self.ended: list[int] = []
-        self.sent: Submission | None = None
-        self.leaving = False
-
-
-class Submission:
-    """The timeline value that a submission signals, and the driver's results in a list, which is empty before."""
-
-    __slots__ = ("results", "value")
-
-    def __init__(self, value: int) -> None:
-        self.value = value
-        self.results: list[Any] = []

@@ -21,46 +21,55 @@ _CODES = {
     "u8": "Q", "b1": "?",
 }  # fmt: skip
 _NUMBERS = frozenset({int, float, bool})
+_CELL_BYTES = 8  # of the largest number
 
 
 class NumberCall(PreparedCall):
     """A prepared call whose values go into the argument block as they are, if they are Python's own numbers."""
 
-    __slots__ = ("_nbytes", "_read", "_shared")
+    __slots__ = ("_alloc_cell", "_cells", "_read", "_sync")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         assert self.make is not None
-        dtype = self.make().dtype
-        self._nbytes = dtype.itemsize
-        self._read = struct.Struct(f"={_CODES[dtype.str[1:]]}").unpack_from
-        self._shared: Callable[[int], SharedBuffer | None] = self.device.alloc_mapped
+        self._read = struct.Struct(f"={_CODES[self.make().dtype.str[1:]]}").unpack_from
+        self._alloc_cell: Callable[[int], SharedBuffer | None] = self.device.alloc_mapped
+        # Those of all calls of the device, so that there are no more than threads that call at a time.
+        self._cells: list[SharedBuffer] = self.device.once("cells of numbers", list)
+        self._sync = self.device.backend.queue.sync
 
     def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:
         """Run the call as ``PreparedCall.run`` does."""
         for value in values:
             if type(value) not in _NUMBERS:
                 return super().run(values, launch)
-        shared = self._shared(self._nbytes)
-        if shared is None:
-            return super().run(values, launch)
         try:
-            packed = self.pack(*values, shared.address)
+            cell = self._cells.pop()
+        except IndexError:
+            found = self._alloc_cell(_CELL_BYTES)
+            if found is None:
+                return super().run(values, launch)
+            cell = found
+        try:
+            packed = self.pack(*values, cell.address)
         except (struct.error, OverflowError):
             # It finds the words for the error.
             return super().run(values, launch)
         device = self.device
-        (launch or device.launch)(self.kernel, self.groups, self.prefix + packed, (shared,))
+        (launch or device.launch)(self.kernel, self.groups, self.prefix + packed, (cell,))
         if device.plain:
-            device.backend.sync_all()
+            self._sync()
         else:
             device.synchronize()
         try:
             # One step of C: closing the device releases the view before its memory.
-            return self._read(shared.view)[0]
+            number = self._read(cell.view)[0]
         except ValueError:
             device.check_open()
             raise
+        # Not after an error or an interrupt: the device may still write to it.
+        self._cells.append(cell)
+        return number
 
 
 def fits(feeds: Sequence[Feed], outcome: Result) -> bool:

@@ -303,6 +303,36 @@ class PreparedCall:
             feed.pack(values[k], block, [])
         return block
 
+    def packing(self) -> tuple[Callable[..., None], tuple[tuple[int, Feed], ...]] | None:
+        """Return what a caller that packs the values itself needs; None if the call does more than to launch.
+
+        Returns
+        -------
+        callable
+            Takes a function like ``Queue.launch``, the argument block's entries and the buffers, and launches.
+        tuple of (int, Feed)
+            What packs them, in order: for each feed the index of its value, -1 for the result.
+        """
+        if self.kernel is None or self.make is not None or self.find_stream is not None:
+            return None
+        if self._finishes or self._in_place or self._brought or not all(feed.lasting for feed in self.feeds):
+            return None
+        return self._launch_packed, tuple(zip((*self.order, -1), self.feeds, strict=False))
+
+    def _launch_packed(self, launch: Callable[..., None], block: list[Any], buffers: list[Buffer]) -> None:
+        if self.conflicts is not None:
+            found = self.conflicts.found(block)
+            if found:
+                for dispatch in self.conflicts.copies(found, block, buffers):
+                    launch(*dispatch)
+        if self.launcher is not None:
+            launch = partial(self.launcher.launch, launch)
+        try:
+            packed = self.pack(*block)
+        except (struct.error, OverflowError) as error:
+            raise self._refused(block, error) from None
+        launch(self.kernel, self.groups, self.prefix + packed, buffers)
+
     def launch_at(self, launch: Callable[..., None], block: list[Any]) -> None:
         """Launch the kernel on memory that other libraries keep alive; ``block`` is as ``addresses`` returns it."""
         launch(self.kernel, self.groups, self.prefix + self.pack(*block), ())

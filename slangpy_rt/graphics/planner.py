@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from slangpy_rt.arguments.device_feeds import ArrayFeed
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.calls.callee import Callee
-from slangpy_rt.graphics.plan import New, Plan, Step
+from slangpy_rt.graphics.plan import Direct, Group, New, Packed, Patch, Plan, Step
 from slangpy_rt.graphics.runner import Runner
 
 
@@ -44,7 +45,9 @@ class Planner(Runner):
 
     def plan(self) -> Plan | None:
         """Return the Plan of the steps so far; None if they do not all run again with other arguments."""
-        return Plan(self._device, self._steps, self._values, self._names) if self._is_known else None
+        if not self._is_known:
+            return None
+        return Plan(self._device, with_needed(self._steps), self._values, self._names)
 
     def memory(self, device: Any, nbytes: int) -> Any:
         """Return a new buffer."""
@@ -66,9 +69,10 @@ class Planner(Runner):
             return super().call(function, *args, _result=_result, **named)
         call, values = found
         news: list[New] = []
+        groups: list[Group] = []
         own, result = values[: len(args)], () if _result is None else values[-1:]
         uniforms = values[len(args) + len(named) : len(values) - len(result)]
-        places = [self._place(value, news) for value in own]
+        places = [self._grouped(value, news, groups) for value in own]
         places += [self._named(name) for name in named]
         places += [self._constant(value) for value in uniforms]
         places += [self._place(value, news) for value in result]
@@ -76,8 +80,34 @@ class Planner(Runner):
         makes = isinstance(made, NDBuffer) and not (result and made is result[0])
         if makes:
             self._memory.append((made.buffer, made.address, None))
-        self._steps.append(Step(0, call, tuple(news), tuple(places), makes))
+        dicts = {group.place for group in groups}
+        direct = self._direct(call, values, places, dicts)
+        self._steps.append(Step(0, call, tuple(news), tuple(groups), tuple(places), makes, direct))
         return made
+
+    def _direct(self, call: Any, values: Sequence[Any], places: Sequence[int], dicts: set[int]) -> Direct | None:
+        """Return a call as a Direct; None if it does more than to launch."""
+        packing = call.packing() if self._is_known else None
+        if packing is None:
+            return None
+        launch, feeds = packing
+        block: list[Any] = []
+        buffers: list[Any] = []
+        patches: list[Patch] = []
+        packed: list[Packed] = []
+        where = {place: key[:2] for key, place in self._arrays.items()}
+        others = dicts.union(self._names.values())
+        for k, feed in feeds:
+            value, place, first, low = values[k], places[k], len(block), len(buffers)
+            feed.pack(value, block, buffers)
+            if type(feed) is ArrayFeed and place in where:
+                patches.append(Patch(first, low, *where[place]))
+                buffers[low] = None
+            elif place in others or len(buffers) > low or isinstance(value, NDBuffer):
+                packed.append(Packed(feed, place, (first, len(block)), (low, len(buffers))))
+                block[first:] = [None] * (len(block) - first)
+                buffers[low:] = [None] * (len(buffers) - low)
+        return Direct(launch, block, buffers, tuple(patches), tuple(packed))
 
     def _named(self, name: str) -> int:
         if name not in self._names:
@@ -88,9 +118,22 @@ class Planner(Runner):
         self._values.append(value)
         return len(self._values) - 1
 
+    def _grouped(self, value: Any, news: list[New], groups: list[Group]) -> int:
+        """Return the place of a value, which may be a dict whose parts are arrays."""
+        if not isinstance(value, dict):
+            return self._place(value, news)
+        items = tuple([(name, self._place(part, news)) for name, part in value.items()])
+        place = self._constant(None)
+        groups.append(Group(place, items))
+        return place
+
     def _place(self, value: Any, news: list[New]) -> int:
         """Return the place of a value among all values, and note how it is made if it is an array."""
         if not isinstance(value, NDBuffer):
+            # Arrays deeper in a value are none that a plan could replace.
+            parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+            if any(isinstance(part, (NDBuffer, dict, list, tuple)) for part in parts):
+                self._is_known = False
             return self._constant(value)
         grads = None
         if value.layout.grads is not None:
@@ -114,3 +157,21 @@ class Planner(Runner):
             if array.buffer is buffer and (span is None or (span[0] <= low and high <= span[1])):
                 return k
         return None
+
+
+def with_needed(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps, each with those of its arrays that are needed where direct calls are packed."""
+    needed: set[int] = set()
+    for step in steps:
+        if step.direct is None:
+            needed.update(step.places)
+        else:
+            needed.update(part.place for part in step.direct.packed)
+        for group in step.groups:
+            needed.update(place for _, place in group.items)
+    # Gradients come before the arrays that carry them.
+    for step in reversed(steps):
+        for new in reversed(step.news):
+            if new.place in needed and new.grads is not None:
+                needed.update(place for place in new.grads if place is not None)
+    return [step._replace(needed=tuple([new for new in step.news if new.place in needed])) for step in steps]

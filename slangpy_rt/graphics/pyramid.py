@@ -48,7 +48,8 @@ class Pyramid:
         if not self.is_copy:
             self.chain, self.base = texels.view(prod(texels.shape)), texels
             return
-        self.chain = Tensor.empty(device, sum(map(prod, self.sizes)), texels.dtype)
+        parts = {"chain": ((sum(map(prod, self.sizes)),), texels.dtype)}
+        self.chain = runner.room(device, {}, parts).arrays["chain"]
         if texels.grad_out is not None:
             self.chain = runner.gradient_of(self.chain)
         self.base = self.level(0)

@@ -362,9 +362,12 @@ class Raster:
 
         given = result.grad_in if self._derivative == "backward" else result
         picture = self.run(runner, faces, named, given if isinstance(given, Tensor) else made)
-        on_device = any(isinstance(value, NDBuffer) for value in (faces, *parts(named)))
-        is_host = result == "numpy" if isinstance(result, str) else result is None and not on_device
-        return picture.to_numpy() if is_host and picture is not None and not self._derivative else picture
+        if self._derivative or isinstance(result, Tensor):
+            return picture
+        is_host = result == "numpy"
+        if result is None:
+            is_host = not any(isinstance(value, NDBuffer) for value in (faces, *parts(named)))
+        return picture.to_numpy() if is_host and picture is not None else picture
 
     def _made_of(self, faces: Any) -> Triangles:
         if faces is None:
@@ -389,6 +392,8 @@ class Raster:
 
     def _check_result(self, result: Any) -> None:
         """Refuse results that are no picture, or that have no gradient where the derivative reads or writes one."""
+        if not self._derivative and isinstance(result, Tensor):
+            return
         kinds = {"": ("tensor", "numpy"), "forward": ("tensor",), "backward": ()}[self._derivative]
         expected = " or ".join(["a Tensor", *map(repr, kinds)])
         if self._derivative == "backward":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,12 +19,11 @@ from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.wording import class_in_words, in_words
 from slangpy_rt.graphics.drawn import has_gradient
+from slangpy_rt.graphics.repeats import Result, repeats_of
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.triangles import Triangles
 from slangpy_rt.graphics.visibility import Kernels, kernels_of
 
-# An array to write to, or a function that makes one of a shape and an element type.
-Result: TypeAlias = Tensor | Callable[[Shape, str], Tensor]
 COLORS = ("float", "float2", "float3", "float4")
 
 
@@ -112,14 +111,15 @@ class Step(ABC):
             The arrays by the names of arguments, on the task's device.
         """
 
-    def propagate(self, runner: Runner, task: Task, named: dict[str, Any], gradient: Result) -> None:
-        """Add the gradients of the result to those of the arguments."""
+    def propagate(self, runner: Runner, task: Task, named: dict[str, Any], gradient: Result) -> Tensor:
+        """Add the gradients of the result to those of the arguments; return the gradient of the result."""
         last = self.last(runner, task, named)
         given = array_of(task.where, gradient, last)
-        carrier = Tensor.empty(task.device, last.shape, last.element).with_grads(grad_in=given)
+        carrier = carrying(runner, task.device, last.shape, last.element, given)
         runner.call(last.function.bwds, *last.args, _result=lifted(carrier, last.over))
         if last.after is not None:
             last.after()
+        return given
 
     def append_to(self, commands: CommandList, /, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Record a call in a command list; it takes the arguments of a call, and returns what the list will write.
@@ -187,9 +187,22 @@ class Step(ABC):
         if not has_gradient(named):
             raise BindError(f"{task.where}: no argument has a gradient to add to; with_grads() makes one.")
         task = task.on(commands.device if commands is not None else self._device(task, named))
-        self.propagate(Runner(steps), task, self._arrays(task, named), result.grad_in)
+        self.repeat(Runner(steps), task.bwds, self._arrays(task, named), result.grad_in)
         if commands is not None:
             commands.append(steps)
+
+    def repeat(self, runner: Runner, task: Task, named: dict[str, Any], result: Result) -> Tensor:
+        """Run the step on arrays of a device, or its derivative: by an earlier call's plan where there is one."""
+        steps = self.propagate if task.derivative else self.run
+
+        def run(runner: Runner, result: Result) -> Tensor:
+            return steps(runner, task, named, result)
+
+        if runner.commands is not None:
+            return run(runner, result)
+        arrays = (*named.values(), *(() if task.faces is None else (task.faces,)))
+        key = self.name, task.derivative, task.settings, *named
+        return repeats_of(task.device).run(run, runner, task.device, key, arrays, result)
 
     def run(self, runner: Runner, task: Task, named: dict[str, Any], result: Result) -> Tensor:
         """Run the step on arrays of a device; ``result`` is the array to write to, or makes it."""
@@ -212,8 +225,8 @@ class Step(ABC):
             raise BindError(f"{task.where}: _result is {in_words(result)}; a Tensor was expected.")
         arrays = self._arrays(task, named)
         if result is not None:
-            return self.run(runner, task, arrays, result)
-        return self.run(runner, task, arrays, lambda shape, element: Tensor.empty(task.device, shape, element))
+            return self.repeat(runner, task, arrays, result)
+        return self.repeat(runner, task, arrays, lambda shape, element: Tensor.empty(task.device, shape, element))
 
     def _device(self, task: Task, named: dict[str, Any]) -> Any:
         if task.device is not None:
@@ -325,7 +338,7 @@ class Task:
         self, step: Step, where: str, device: Any, faces: Any, settings: tuple[Any, ...], derivative: bool = False
     ) -> None:
         self.step, self.where, self.device, self.faces, self.settings = step, where, device, faces, settings
-        self._derivative = derivative
+        self.derivative = derivative
 
     def __repr__(self) -> str:
         return self.where
@@ -342,15 +355,13 @@ class Task:
 
     def on(self, device: Any) -> Task:
         """Return the same call on a device."""
-        return Task(self.step, self.where, device, self.faces, self.settings, self._derivative)
+        return Task(self.step, self.where, device, self.faces, self.settings, self.derivative)
 
     def run(self, runner: Runner, faces: Any, named: dict[str, Any], result: Any) -> Any:
         """Run the call with arrays of its device, or its derivative, where ``result`` is the gradient."""
-        task = Task(self.step, self.where, self.device, faces, self.settings)
-        if not self._derivative:
-            return self.step.run(runner, task, named, result)
-        self.step.propagate(runner, task, named, result)
-        return None
+        task = Task(self.step, self.where, self.device, faces, self.settings, self.derivative)
+        found = self.step.repeat(runner, task, named, result)
+        return None if self.derivative else found
 
     def triangles(self, corners: int | None = None) -> Triangles:
         """Return the triangles; those of a NumPy array are looked at.
@@ -417,6 +428,12 @@ def array_of(where: str, result: Result, last: Last) -> Tensor:
             f"{where}: _result is {in_words(result)}; a Tensor<{last.element}> of shape {last.shape} was expected."
         )
     return result
+
+
+def carrying(runner: Runner, device: Any, shape: Shape, element: str, gradient: Tensor) -> Tensor:
+    """Return an array without contents that carries a gradient to propagate back."""
+    made: Tensor = runner.room(device, {}, {"carrier": (shape, element)}).arrays["carrier"]
+    return made.with_grads(grad_in=gradient)
 
 
 def _stands(value: Any) -> bool:

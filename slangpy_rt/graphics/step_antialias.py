@@ -7,8 +7,9 @@ from typing import Any
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.checks import short_tracebacks
 from slangpy_rt.core.errors import ShapeError
+from slangpy_rt.graphics.repeats import Result
 from slangpy_rt.graphics.runner import Runner
-from slangpy_rt.graphics.step import COLORS, Given, Last, Result, Step, Task, array_of, lifted, pictures
+from slangpy_rt.graphics.step import COLORS, Given, Last, Step, Task, array_of, carrying, lifted, pictures
 from slangpy_rt.graphics.visibility import over
 
 
@@ -78,13 +79,15 @@ class Antialias(Step):
         args = over(image.shape), found.marks, found.silhouettes, triangles.faces, flat, image
         return Last(function, args, color.shape, image.shape, color.dtype.name)
 
-    def propagate(self, runner: Runner, task: Task, named: dict[str, Any], gradient: Result) -> None:
+    def propagate(self, runner: Runner, task: Task, named: dict[str, Any], gradient: Result) -> Tensor:
         """Add the gradients: of most pixels, which no silhouette is at, they are those of the colors."""
         last = self.last(runner, task, named)
-        given = lifted(array_of(task.where, gradient, last), last.over)
+        found = array_of(task.where, gradient, last)
+        given = lifted(found, last.over)
         module = task.kernels.of_color(last.element)
         _, marks, silhouettes, faces, position, image = last.args
         if image.grad_out is not None:
-            kept = Tensor.empty(task.device, last.over, last.element).with_grads(grad_in=given)
+            kept = carrying(runner, task.device, last.over, last.element, given)
             runner.call(module["_spy_same"].bwds, image, _result=kept)
         task.kernels.add_silhouettes(runner, last.element, (marks, silhouettes, faces, position, image), given)
+        return found

@@ -181,6 +181,9 @@ def waits():
     for _ in range(5):
         add(x, 1.0)
         device.synchronize()
+        again()
+        device.synchronize()
+        assert add(1.0, 2.0) == 3.0
 
 
 def prints():

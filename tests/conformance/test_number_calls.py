@@ -63,6 +63,20 @@ def test_threads_get_their_own_results(device: spy.Device) -> None:
     assert wrong == []
 
 
+def test_calls_of_one_thread_share_their_memory(device: spy.Device, requires: Callable[..., None]) -> None:
+    requires("double")
+    text = (
+        "float one(float x) { return x + 1; } double two(double x) { return x + 2; } bool no(bool x) { return !x; }"
+    )
+    with spy.Device(device.name) as opened:
+        module = spy.Module.load_from_source(opened, "numbers_in_one_place", text)
+        for n in range(3):
+            assert module.one(n) == n + 1 and module.two(1e300) == 1e300 and module.no(n % 2 == 0) == (n % 2 != 0)
+            with pytest.raises(spy.BindError, match="does not fit 'float'"):
+                module.one(1e300)
+        assert len(opened.once("cells of numbers", list)) <= 1
+
+
 def test_a_device_that_closes(device: spy.Device) -> None:
     with spy.Device(device.name) as opened:
         module = spy.Module.load_from_source(opened, "numbers_at_the_end", "float next(float x) { return x + 1; }")

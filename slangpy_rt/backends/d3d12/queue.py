@@ -20,8 +20,10 @@ from slangpy_rt.backends.d3d12.device import HANDLE_SHIFT, SCRATCH, UPLOAD, ZERO
 from slangpy_rt.backends.d3d12.fence import Fence
 from slangpy_rt.backends.d3d12.mark import Clock
 from slangpy_rt.backends.d3d12.recording import D3D12Recording, Recorder
+from slangpy_rt.backends.frame import Frame
 from slangpy_rt.backends.stamps import StampedQueue
-from slangpy_rt.backends.submissions import BATCH, FRAME_BYTES, FRAMES, Frame, Submission
+from slangpy_rt.backends.submission import Submission
+from slangpy_rt.backends.submissions import BATCH, FRAME_BYTES, FRAMES
 from slangpy_rt.core.interrupts import in_one_step
 
 # D3D12_RESOURCE_STATES: UNORDERED_ACCESS, COPY_DEST, COPY_SOURCE.

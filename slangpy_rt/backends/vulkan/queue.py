@@ -11,7 +11,9 @@ from typing import Any
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Recording
 from slangpy_rt.backends.pipelines import PipelineKernel
-from slangpy_rt.backends.submissions import BATCH, Submission
+from slangpy_rt.backends.single import FEW
+from slangpy_rt.backends.submission import Submission
+from slangpy_rt.backends.submissions import BATCH
 from slangpy_rt.backends.vulkan.commands import COMPUTE, VkCommands
 from slangpy_rt.backends.vulkan.mark import Clock
 from slangpy_rt.backends.vulkan.recording import VulkanRecording
@@ -45,6 +47,8 @@ class VulkanQueue(VkSubmissions):
             with lock:
                 if self.closed:
                     self.require_open()
+                if not self._pending and kernel.alone >= FEW and self._hold(kernel, groups, args, buffers):
+                    return
                 command = self._command
                 if command is None:
                     command = self._open()

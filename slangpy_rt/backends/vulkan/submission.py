@@ -11,8 +11,11 @@ from itertools import starmap
 from typing import Any
 
 from slangpy_rt.backends.base import Backend
+from slangpy_rt.backends.frame import Frame
+from slangpy_rt.backends.single import SINGLE_BYTES, SINGLES, Single
 from slangpy_rt.backends.stamps import StampedQueue
-from slangpy_rt.backends.submissions import BATCH, FRAME_BYTES, FRAMES, Frame, Submission
+from slangpy_rt.backends.submission import Submission
+from slangpy_rt.backends.submissions import BATCH, FRAME_BYTES, FRAMES
 from slangpy_rt.backends.vulkan.commands import COMPUTE, VkCommands
 from slangpy_rt.backends.vulkan.device import RING, Block
 from slangpy_rt.backends.vulkan.timeline import Timeline
@@ -34,10 +37,14 @@ class VkSubmissions(StampedQueue):
 
     def __init__(self, backend: Backend, commands: VkCommands, handle: Any, lock: threading.Lock) -> None:
         device, ffi = commands.device, commands.device.ffi
-        handles = commands.allocate(FRAMES)
-        ring = device.keep(FRAMES * FRAME_BYTES, RING)
+        handles = commands.allocate(FRAMES + SINGLES)
+        ring = device.keep(FRAMES * FRAME_BYTES + SINGLES * SINGLE_BYTES, RING)
         frames = [Frame(k, handles[k], handles + k) for k in range(FRAMES)]
         super().__init__(backend, lock, device.check, Timeline(device), ring, frames)
+        self._singles = [
+            Single(k, handles[FRAMES + k], handles + FRAMES + k, FRAMES * FRAME_BYTES + k * SINGLE_BYTES)
+            for k in range(SINGLES)
+        ]
         self._commands = commands
         self._device = device
         self._queue = handle
@@ -51,6 +58,7 @@ class VkSubmissions(StampedQueue):
         self._region = ffi.new("VkBufferCopy*")
         # 1: VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT.
         self._begin_info = device.struct("VkCommandBufferBeginInfo", flags=1)
+        self._single_info = device.struct("VkCommandBufferBeginInfo")
         self._values_info = device.struct(
             "VkTimelineSemaphoreSubmitInfo", signalSemaphoreValueCount=1, pSignalSemaphoreValues=self._signal
         )
@@ -127,6 +135,18 @@ class VkSubmissions(StampedQueue):
     def _begun(self, frame: Frame) -> None:
         if self._commands.heap is not None:
             self._commands.heap.bind(frame.command)
+
+    def _record_single(self, single: Single, kernel: Any, groups: tuple[int, int, int]) -> None:
+        commands, command, check = self._commands, single.command, self._device.check
+        check(commands.begin(command, self._single_info), "beginning a list of commands")
+        if commands.heap is not None:
+            commands.heap.bind(command)
+        self._cmd_bind(command, *kernel.bound)
+        self._push[0] = self._ring_address + single.start
+        self._cmd_push(command, *self._pushing)
+        self._cmd_dispatch(command, *groups)
+        self._cmd_barrier(command, *commands.last)
+        check(commands.end(command), "ending a list of commands")
 
     def _end_frame(self, frame: Frame) -> None:
         # Queue order alone makes nothing visible, neither to the next submission nor to the host.
