@@ -142,6 +142,15 @@ TARGETS: list[Target] = [
         for kind in ("coherent", "random", "blocked")
         for size in ("40k", "1M")
     ],
+    *[
+        Target("textures", device, f"Image, {what}", limit, "torch grid_sample", more=True)
+        for device, what, limit in (
+            ("cuda", "forward", 1),
+            ("cuda", "backward", 2),
+            ("cpu", "forward", 1),
+            ("cpu", "backward", 1),
+        )
+    ],
     Target("cpu_simd", "cpu", "64 steps by min and max, 2^20", 12),
     Target("cpu_simd", "cpu", "64 steps by ?:, 2^20", 12),
     Target("cpu_simd", "cpu", "sin exp cos, 2^20", 1.5),

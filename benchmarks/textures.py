@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -104,7 +105,7 @@ def _images(bench: Bench, name: str, device: spy.Device, picture: Any, places: A
     image, smaller = spy.Image(texels, wrap="border"), spy.Image(texels.detach(), wrap="border", mips=True)
     out = spy.Tensor.zeros(device, (count,), "float4").with_grads()
     out.grad.copy_from(np.ones((count, 4), np.float32))
-    wait = device.synchronize
+    calls = 1 if name == "cpu" else 8
     plain, given = at.detach(), out.detach()
     runs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         "forward": (
@@ -120,15 +121,19 @@ def _images(bench: Bench, name: str, device: spy.Device, picture: Any, places: A
     }  # fmt: skip
     theirs = _torch_images(bench, name, picture, places)
     for what, (run, least) in runs.items():
-        samplers = {OURS: _rate(count, whole(run, wait)), "floor": _rate(count, whole(least, wait))}
-        bench.compare(name, f"Image, {what}", "M/s", samplers | ({PEER: theirs[what]} if what in theirs else {}))
+        sync = device.synchronize
+        samplers = {OURS: whole(run, sync, calls), "floor": whole(least, sync, calls)}
+        samplers |= {PEER: whole(theirs[0][what], theirs[1], calls)} if theirs and what in theirs[0] else {}
+        bench.compare(name, f"Image, {what}", "M/s", {who: _rate(count, _rested(s)) for who, s in samplers.items()})
 
 
-def _torch_images(bench: Bench, name: str, picture: Any, places: Any) -> dict[str, Sampler]:
-    """Samplers of PyTorch's function and of its gradient."""
+def _torch_images(
+    bench: Bench, name: str, picture: Any, places: Any
+) -> tuple[dict[str, Callable[[], None]], Callable[[], Any]] | None:
+    """Return PyTorch's function and its gradient, and what waits for them; None without PyTorch."""
     found = _torch_arguments(bench, name, picture, places)
     if found is None:
-        return {}
+        return None
     import torch
 
     image, grid, sync = found
@@ -145,9 +150,17 @@ def _torch_images(bench: Bench, name: str, picture: Any, places: Any) -> dict[st
     def backward() -> None:
         torch.autograd.grad(out, (image, grid), ones, retain_graph=True)
 
-    return {
-        "forward": _rate(len(places), whole(forward, sync)), "backward": _rate(len(places), whole(backward, sync))
-    }  # fmt: skip
+    return {"forward": forward, "backward": backward}, sync
+
+
+def _rested(seconds: Sampler) -> Sampler:
+    """Wait before each sample until threads of PyTorch's, which look for work for some milliseconds, are asleep."""
+
+    def sample() -> float:
+        time.sleep(0.02)
+        return seconds()
+
+    return sample
 
 
 def _rate(amount: int, seconds: Sampler, unit: float = 1e6) -> Sampler:
