@@ -12,7 +12,7 @@ import slangpy_rt as spy
 from tests.conftest import Requires
 from tests.depth import sampled
 
-pytestmark = sampled(5)
+pytestmark = sampled(12)
 
 SLANG = """
 void copy_1d(Texture1D<float4> a, RWTexture1D<float4> b, uint at) { b[at] = a[at]; }
