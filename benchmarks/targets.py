@@ -152,6 +152,19 @@ TARGETS: list[Target] = [
         for kind in ("coherent", "random", "blocked")
         for size in ("40k", "1M")
     ],
+    Target(
+        "textures",
+        "cuda",
+        "Image, forward",
+        1,
+        "torch grid_sample",
+        more=True,
+        reason="Measured before a texel of an Image was read in one access, and its four texels at once.",
+    ),
+    *[
+        Target("textures", device, f"Image, {what}", limit, "torch grid_sample", more=True)
+        for device, what, limit in (("cuda", "backward", 2), ("cpu", "forward", 1), ("cpu", "backward", 1))
+    ],
     Target("cpu_simd", "cpu", "64 steps by min and max, 2^20", 12),
     Target("cpu_simd", "cpu", "64 steps by ?:, 2^20", 12),
     Target("cpu_simd", "cpu", "sin exp cos, 2^20", 1.5),

@@ -3,8 +3,10 @@
 - "samples": millions of samples a second of a 64 x 64 texture at random places, repeated, until they are done;
   PyTorch's is ``grid_sample`` of the same picture, on the GPU or on one core for one picture, into new memory each
   time, and slangpy's is ``SampleLevel``.
-- "Image": millions of samples a second of the same picture in a Tensor, and of gradients of texels and places.
-  PyTorch's gradient is that of ``grid_sample``, whose samples are there already.
+- "Image": millions of samples a second of the same picture in a Tensor with zeros around it, into memory that is
+  there, and of gradients of texels and places. PyTorch's are those of ``grid_sample`` of the same picture, places and
+  padding; it keeps no sums, so that its gradients are new memory each time. "forward, levels" blends two of seven
+  levels, which PyTorch has not. The floor reads places and writes colors, or gradients of places, and nothing else.
 - "upload": GB/s of a picture of 2048 x 2048 bytes x 4 into a new texture, until it is there; beside an upload of the
   same bytes into an array.
 - "call": host microseconds of a call with a texture, a sampler and two arrays, beside one with arrays alone.
@@ -13,6 +15,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,10 +25,14 @@ from _peers import open_slangpy
 
 import slangpy_rt as spy
 
+PEER = "torch grid_sample"
 _SIDE, _LARGE, _DRAIN = 64, 2048, 256
 _IMAGES = """
 import sampling;
 [Differentiable] float4 seen(Image image, float2 at) { return image.sample(at); }
+float4 blended(Image image, float2 at) { return image.sample(at, 6 * at.x); }
+float4 moved(float2 at) { return at.xyxy; }
+float2 gathered(float4 gradient, float2 sum) { return gradient.xy + sum; }
 """
 _TEXT = """
 float4 look(Texture2D<float4> image, SamplerState how, float2 at) { return image.SampleLevel(how, at, 0); }
@@ -95,25 +102,38 @@ def _images(bench: Bench, name: str, device: spy.Device, picture: Any, places: A
     count = len(places)
     texels = spy.Tensor.from_numpy(device, picture, "float4").with_grads()
     at = spy.Tensor.from_numpy(device, places, "float2").with_grads()
-    image = spy.Image(texels)
+    image, smaller = spy.Image(texels, wrap="border"), spy.Image(texels.detach(), wrap="border", mips=True)
     out = spy.Tensor.zeros(device, (count,), "float4").with_grads()
     out.grad.copy_from(np.ones((count, 4), np.float32))
-    wait = device.synchronize
-    runs: dict[str, Callable[[], Any]] = {
-        "forward": lambda: module.seen(image, at, _result=out),
-        "backward": lambda: module.seen.bwds(image, at, _result=out),
-    }
+    calls = 1 if name == "cpu" else 8
+    plain, given = at.detach(), out.detach()
+    runs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        "forward": (
+            lambda: module.seen(image, plain, _result=given), lambda: module.moved(plain, _result=given)
+        ),
+        "backward": (
+            lambda: module.seen.bwds(image, at, _result=out),
+            lambda: module.gathered(out.grad, at.grad, _result=at.grad),
+        ),
+        "forward, levels": (
+            lambda: module.blended(smaller, plain, _result=given), lambda: module.moved(plain, _result=given)
+        ),
+    }  # fmt: skip
     theirs = _torch_images(bench, name, picture, places)
-    for what, run in runs.items():
-        samplers = {OURS: _rate(count, whole(run, wait))} | ({"torch grid_sample": theirs[what]} if theirs else {})
-        bench.compare(name, f"Image, {what}", "M/s", samplers)
+    for what, (run, least) in runs.items():
+        sync = device.synchronize
+        samplers = {OURS: whole(run, sync, calls), "floor": whole(least, sync, calls)}
+        samplers |= {PEER: whole(theirs[0][what], theirs[1], calls)} if theirs and what in theirs[0] else {}
+        bench.compare(name, f"Image, {what}", "M/s", {who: _rate(count, _rested(s)) for who, s in samplers.items()})
 
 
-def _torch_images(bench: Bench, name: str, picture: Any, places: Any) -> dict[str, Sampler]:
-    """Samplers of PyTorch's function and of its gradient."""
+def _torch_images(
+    bench: Bench, name: str, picture: Any, places: Any
+) -> tuple[dict[str, Callable[[], None]], Callable[[], Any]] | None:
+    """Return PyTorch's function and its gradient, and what waits for them; None without PyTorch."""
     found = _torch_arguments(bench, name, picture, places)
     if found is None:
-        return {}
+        return None
     import torch
 
     image, grid, sync = found
@@ -130,9 +150,17 @@ def _torch_images(bench: Bench, name: str, picture: Any, places: Any) -> dict[st
     def backward() -> None:
         torch.autograd.grad(out, (image, grid), ones, retain_graph=True)
 
-    return {
-        "forward": _rate(len(places), whole(forward, sync)), "backward": _rate(len(places), whole(backward, sync))
-    }  # fmt: skip
+    return {"forward": forward, "backward": backward}, sync
+
+
+def _rested(seconds: Sampler) -> Sampler:
+    """Wait before each sample until threads of PyTorch's, which look for work for some milliseconds, are asleep."""
+
+    def sample() -> float:
+        time.sleep(0.02)
+        return seconds()
+
+    return sample
 
 
 def _rate(amount: int, seconds: Sampler, unit: float = 1e6) -> Sampler:
@@ -148,7 +176,7 @@ def _torch(bench: Bench, name: str, picture: Any, places: Any) -> dict[str, Samp
 
     image, grid, sync = found
     sample = torch.nn.functional.grid_sample
-    return {"torch grid_sample": _rate(len(places), whole(lambda: sample(image, grid, align_corners=False), sync))}
+    return {PEER: _rate(len(places), whole(lambda: sample(image, grid, align_corners=False), sync))}
 
 
 def _torch_arguments(bench: Bench, name: str, picture: Any, places: Any) -> tuple[Any, Any, Callable[[], Any]] | None:

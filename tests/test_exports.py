@@ -102,9 +102,9 @@ MEMBERS = {
     "Image": "backward get_this levels update",
     "Mesh": "corners_on faces load positions sizes triangles_on",
     "Scene": "backward count get_this meshes update update_this",
-    "Sampler": "desc device handle layout",
-    "Texture": "array_length copy_from copy_to depth device format from_numpy generate_mips handle height image "
-    "layout mip mip_count nbytes numpy of sampler shape slang_type summary to_numpy type width with_sampler",
+    "Sampler": "address desc device layout",
+    "Texture": "array_length copy_from copy_to depth device format from_numpy generate_mips height image "
+    "layout mip mip_count nbytes numpy of sampler shape slang_type summary to_numpy type used width with_sampler",
     "ValueRef": "value",
     "DiffPair": "grad primal value",
     "NDDifferentiableBuffer": "address buffer clear copy_from device dtype flatten_dtype from_dlpack from_numpy grad "

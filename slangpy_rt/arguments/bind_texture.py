@@ -59,7 +59,7 @@ def bind_resource(where: str, device: DeviceCore, param: Param, value: Any) -> B
         if sampler is None:
             raise BindError(f"{where} is {in_words(value)} without a sampler; pass texture.with_sampler(...).")
         via = "*" if images_of(where, device).pointed else ""
-    feed = TextureFeed(wanted.writes, sampler)
+    feed = TextureFeed(device, wanted.writes, sampler)
     return Bound(
         param.name, type_, "uint64_t", 1, access, "handle", (), (), True, "", feed, via=via, texture=value.layout
     )
@@ -89,7 +89,7 @@ def bind_texels(where: str, device: DeviceCore, name: str, type_: SlangType, acc
     kind = f"{'RW' * writes}Texture{_KINDS[desc.dims]}{'Array' * desc.array}<*>"
     wanted = TextureType(writes, False, desc.dims, desc.array, desc.format.seen, desc.format.channels)
     check_texture(where, device, value, wanted, type_.name)
-    feed = TextureFeed(writes)
+    feed = TextureFeed(device, writes)
     shape = value.layout.shape
     return Bound(
         name, type_, type_.scalar, desc.format.channels, access, "texel", shape, contiguous(shape), True, "", feed,
@@ -166,12 +166,12 @@ def _bind_sampler(where: str, device: DeviceCore, param: Param, value: Any) -> B
     if isinstance(value, dict):
         # Equal descriptions are one sampler, so that each call finds it again.
         made = sampler_of(where, device, value)
-        inner = SamplerFeed(made.layout.desc)
+        inner = SamplerFeed(made.layout.desc, False)
         feed: Any = ConvertedFeed(lambda v: sampler_of(where, device, v), inner, False)
     elif isinstance(value, Sampler):
         if value.device is not device:
             raise BindError(f"{where} is on {another(value.device, device)}; the module runs on {device!r}.")
-        feed = SamplerFeed(value.layout.desc)
+        feed = SamplerFeed(value.layout.desc, True)
     else:
         raise BindError(
             f"{where} is {in_words(value)}; '{param.type.name}' takes a Sampler, as device.create_sampler() makes, "

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from traceback import walk_tb
 from typing import Any
 
@@ -17,7 +18,7 @@ from slangpy_rt.arguments.adapters import converter, is_plain_sequence
 from slangpy_rt.arguments.computed import Generator
 from slangpy_rt.arguments.stand_ins import stands_in
 from slangpy_rt.arrays.differentiable import DiffPair
-from slangpy_rt.arrays.layout import Laid
+from slangpy_rt.arrays.layout import LAID, Laid
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.arrays.value_ref import ValueRef
@@ -27,6 +28,7 @@ from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.wording import in_words
 
 ARRAYS = frozenset({Tensor, NDBuffer})
+LAID.update(ARRAYS)
 
 
 class Signers(dict[type, Callable[[Any], Any]]):
@@ -91,7 +93,8 @@ def endless(where: str, values: tuple[Any, ...], error: RecursionError) -> BindE
 def _signer(kind: type) -> Callable[[Any], Any]:
     """Return the function that makes signatures of values of a type."""
     if issubclass(kind, (NDBuffer, Laid)):
-        return _layout
+        # Without a frame of Python's.
+        return attrgetter("layout")
     if issubclass(kind, np.void):
         return _sign_fields
     if issubclass(kind, np.generic):
@@ -229,10 +232,6 @@ def _gradient_spans(value: Any) -> list[tuple[int, int]]:
         return _gradient_spans(stand_in(value))
     fields = fields_of(value)
     return [] if fields is None else [span for item in fields.values() for span in _gradient_spans(item)]
-
-
-def _layout(value: NDBuffer | Laid) -> Any:
-    return value.layout
 
 
 def _dtype(value: Any) -> Any:

@@ -9,6 +9,8 @@ from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.images import SamplerDesc
 from slangpy_rt.core.errors import BindError, ShapeError
+from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.textures.layout import use_of
 
 
 class TextureFeed(Feed):
@@ -16,6 +18,8 @@ class TextureFeed(Feed):
 
     Parameters
     ----------
+    device : DeviceCore
+        The device that it lies on.
     writes : bool
         Whether the kernel writes to it.
     sampler : SamplerDesc or None
@@ -24,15 +28,20 @@ class TextureFeed(Feed):
 
     buffers = 1
 
-    def __init__(self, writes: bool, sampler: SamplerDesc | None = None) -> None:
-        self._writes = writes
-        self._sampler = sampler
+    def __init__(self, device: DeviceCore, writes: bool, sampler: SamplerDesc | None = None) -> None:
+        self._device = device
+        self.use = use_of(device, writes, sampler)
         self._who = ""
         self._others: Sequence[tuple[int, str]] = ()
 
+    @property
+    def refuses(self) -> bool:
+        """Whether it refuses images of other arguments."""
+        return bool(self._others)
+
     def pair(self, sampler: SamplerDesc) -> None:
         """Look the texture up with a sampler, where its number names one."""
-        self._sampler = sampler
+        self.use = use_of(self._device, self.use.writes, sampler)
 
     def refuse(self, who: str, others: Sequence[tuple[int, str]]) -> None:
         """Refuse the image of other arguments from now on.
@@ -53,7 +62,7 @@ class TextureFeed(Feed):
                     f"{self._who} and '{name}' are one texture, and the call writes to it; copy it first, with "
                     "create_texture(...).copy_from(...)."
                 )
-        block.append(value.handle(self._writes, self._sampler))
+        block.append(value.used(self.use).address)
         buffers.append(value.image)
 
 
@@ -64,10 +73,13 @@ class SamplerFeed(Feed):
     ----------
     desc : SamplerDesc or None
         The only sampler that the prepared call serves, where textures' numbers name it.
+    laid : bool
+        Whether the values are samplers, whose layouts say that they are this one.
     """
 
-    def __init__(self, desc: SamplerDesc | None) -> None:
+    def __init__(self, desc: SamplerDesc | None, laid: bool) -> None:
         self.desc = desc
+        self.laid = laid
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         if self.desc is not None and value.desc != self.desc:
@@ -75,4 +87,4 @@ class SamplerFeed(Feed):
                 "a dict with other numbers than in the first call is no sampler on this device; make samplers with "
                 "device.create_sampler(...)."
             )
-        block.append(value.handle)
+        block.append(value.address)

@@ -101,12 +101,19 @@ class Layout:
             self.span = sum(r for r in reach if r < 0), last + stored.dtype.itemsize
 
 
+# Tensor, NDBuffer, and the subclasses of Laid that something has imported.
+LAID: set[type] = set()
+
+
 class Laid:
     """A value of this package, other than an array, that prepared calls know by its ``layout`` alone."""
 
     __slots__ = ()
 
     layout: Any
+
+    def __init_subclass__(cls) -> None:
+        LAID.add(cls)
 
 
 @dataclass(frozen=True)

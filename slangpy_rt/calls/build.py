@@ -24,6 +24,7 @@ from slangpy_rt.arguments.options import NO_OPTIONS, Options
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.seeds import bind_seed
 from slangpy_rt.arguments.texture_conflicts import keep_apart
+from slangpy_rt.arguments.texture_feeds import TextureFeed
 from slangpy_rt.arguments.texture_samplers import pair_samplers
 from slangpy_rt.backends.base import Kernel
 from slangpy_rt.calls.array_call import ArrayCall
@@ -33,6 +34,7 @@ from slangpy_rt.calls.new_result import kind_named, new_result
 from slangpy_rt.calls.number_call import NumberCall, fits
 from slangpy_rt.calls.prepared import PreparedCall, is_straight
 from slangpy_rt.calls.result import Result
+from slangpy_rt.calls.texture_call import TextureCall, fits_textures
 from slangpy_rt.core.dtypes import NUMPY_OF
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.overlap import repeats
@@ -243,6 +245,8 @@ def _kind_of_call(feeds: tuple[Feed, ...], order: tuple[int, ...], outcome: Resu
         return found
     if straight and outcome.unwrap is to_python and fits(feeds, outcome):
         return NumberCall
+    if straight and outcome.unwrap is None and TextureFeed in map(type, feeds) and fits_textures(feeds):
+        return TextureCall
     if any(feed.finds is None for feed in feeds):
         return PreparedCall
     made = outcome.make is None or outcome.layout is not None

@@ -1,8 +1,13 @@
-"""TextureLayout: what prepared calls have to know of a texture. Two textures of one layout are served by one call."""
+"""TextureLayout: what prepared calls have to know of a texture, and TextureUse, what a kernel does with one.
+
+Two textures of one layout are served by one call.
+"""
 
 from __future__ import annotations
 
-from slangpy_rt.backends.images import ImageDesc, SamplerDesc
+from typing import NamedTuple
+
+from slangpy_rt.backends.images import Image, ImageDesc, SamplerDesc
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.runtime.core import DeviceCore
 
@@ -34,6 +39,39 @@ class TextureLayout:
         self.shape = shape_of(desc, level or 0)
 
 
+class TextureUse:
+    """What a kernel does with a texture: textures remember by it how they are found. Equal uses are one object.
+
+    Attributes
+    ----------
+    writes : bool
+        Whether the kernel has a ``RWTexture``.
+    sampler : SamplerDesc or None
+        The sampler that the texture's number names besides.
+    """
+
+    __slots__ = ("__weakref__", "sampler", "writes")
+
+    def __init__(self, writes: bool, sampler: SamplerDesc | None) -> None:
+        self.writes = writes
+        self.sampler = sampler
+
+
+class UsedTexture(NamedTuple):
+    """A texture as an argument of a kernel, with the attributes that arrays have.
+
+    Attributes
+    ----------
+    address : int
+        The number by which the kernel finds it.
+    buffer : Image
+        Its memory.
+    """
+
+    address: int
+    buffer: Image
+
+
 def layout_of(
     device: DeviceCore, desc: ImageDesc, level: int | None = None, sampler: SamplerDesc | None = None
 ) -> TextureLayout:
@@ -43,6 +81,17 @@ def layout_of(
     if found is None:
         with device.lock:
             found = device.interned.setdefault(key, TextureLayout(device, desc, level, sampler))
+    assert found is not None
+    return found
+
+
+def use_of(device: DeviceCore, writes: bool, sampler: SamplerDesc | None = None) -> TextureUse:
+    """Return the interned use of textures on a device."""
+    key = ("texture use", writes, sampler)
+    found: TextureUse | None = device.interned.get(key)
+    if found is None:
+        with device.lock:
+            found = device.interned.setdefault(key, TextureUse(writes, sampler))
     assert found is not None
     return found
 

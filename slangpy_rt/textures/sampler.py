@@ -55,7 +55,7 @@ class Sampler(Laid):
         If the device has no textures, or no room for another sampler.
     """
 
-    __slots__ = ("desc", "device", "handle", "layout")
+    __slots__ = ("address", "desc", "device", "layout")
 
     layout: SamplerLayout
 
@@ -78,7 +78,7 @@ class Sampler(Laid):
         self.desc = describe(where, filter, wrap, mip, anisotropy, border, bias, min_level, max_level)
         backend = images_of(where, device)
         # The number that kernels find it by; 0 where each texture's own number names its sampler too.
-        self.handle = 0 if backend.paired else backend.sampler_handle(self.desc)
+        self.address = 0 if backend.paired else backend.sampler_handle(self.desc)
         self.layout = sampler_layout(device, self.desc if backend.paired else None)
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore, a_device
 from slangpy_rt.textures.copies import copied_from, copied_to, read, write
 from slangpy_rt.textures.description import MOST_LAYERS, describe, dims_of
-from slangpy_rt.textures.layout import TextureLayout, layout_of, shape_of
+from slangpy_rt.textures.layout import TextureLayout, TextureUse, UsedTexture, layout_of, shape_of
 from slangpy_rt.textures.sampler import images_of, sampler_of
 from slangpy_rt.textures.texels import RANKS, converted, smaller, with_channels
 
@@ -32,12 +32,12 @@ class Texture(Laid):
     ``Texture.from_numpy`` and ``Device.create_texture`` make textures; functions sample them with a ``Sampler``.
     """
 
-    __slots__ = ("_handles", "image", "layout")
+    __slots__ = ("_uses", "image", "layout")
 
     image: Image
     layout: TextureLayout
-    # The numbers by which kernels find it, by what ``handle`` takes.
-    _handles: dict[tuple[bool, Any], int]
+    # What ``used`` returned.
+    _uses: dict[TextureUse, UsedTexture]
 
     def __init__(self) -> None:
         raise BindError("Texture: make one with Texture.from_numpy(device, array) or device.create_texture(...).")
@@ -48,7 +48,7 @@ class Texture(Laid):
         texture = cls.__new__(cls)
         texture.layout = layout
         texture.image = image
-        texture._handles = {}
+        texture._uses = {}
         return texture
 
     @classmethod
@@ -207,16 +207,17 @@ class Texture(Laid):
         plain = desc.dims == "2d" and not desc.array and desc.format.channels != 2 and desc.format.dtype.char in "Bef"
         return png(self.to_numpy(), SMALLEST) if plain and not self.device.closed else None
 
-    def handle(self, writes: bool, sampler: Any = None) -> int:
-        """Return the number by which kernels find the texture; the arguments are those of ``Images.image_handle``."""
-        found: int | None = self._handles.get((writes, sampler))
+    def used(self, use: TextureUse) -> UsedTexture:
+        """Return the texture as an argument of a kernel, and remember it."""
+        found = self._uses.get(use)
         if found is None:
             self.device.check_open()
             backend = images_of("Texture", self.device)
             level = self.layout.level
-            if writes and level is None:
+            if use.writes and level is None:
                 level = 0
-            found = self._handles[writes, sampler] = backend.image_handle(self.image, level, writes, sampler)
+            handle = backend.image_handle(self.image, level, use.writes, use.sampler)
+            found = self._uses[use] = UsedTexture(handle, self.image)
         return found
 
     def to_numpy(self, mip: int = 0, layer: int = 0) -> npt.NDArray[Any]:

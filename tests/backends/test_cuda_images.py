@@ -207,7 +207,7 @@ def test_samplers_belong_to_textures(monkeypatch: pytest.MonkeyPatch) -> None:
     with spy.Device("cpu") as device:
         texture = spy.Texture.from_numpy(device, np.zeros((2, 2, 4), np.float32))
         one, two = device.create_sampler("linear"), device.create_sampler("nearest")
-        assert one.handle == two.handle == 0 and one.layout is not two.layout
+        assert one.address == two.address == 0 and one.layout is not two.layout
 
         def paired(*values: object) -> list[SamplerDesc | None]:
             every = [
@@ -216,7 +216,7 @@ def test_samplers_belong_to_textures(monkeypatch: pytest.MonkeyPatch) -> None:
             ]
             pair_samplers("f", device.backend, every)  # type: ignore[arg-type]
             feeds = [b.feed for b in every]  # type: ignore[attr-defined]
-            return [f._sampler for f in feeds if isinstance(f, TextureFeed)]
+            return [f.use.sampler for f in feeds if isinstance(f, TextureFeed)]
 
         assert paired(texture) == [None]
         assert paired(texture, one) == [one.desc]
@@ -248,7 +248,7 @@ def test_sampled_textures_hold_their_samplers(monkeypatch: pytest.MonkeyPatch) -
             every = [bind(f"f: argument '{n}'", scope, Param(n, type_), v) for n, v in zip("ab", values, strict=True)]
             pair_samplers("f", device.backend, every)
             feeds = [leaf.feed for b in every for leaf in b.leaves]
-            assert [f._sampler for f in feeds if isinstance(f, TextureFeed)] == wanted
+            assert [f.use.sampler for f in feeds if isinstance(f, TextureFeed)] == wanted
 
 
 FUNCTIONS = {

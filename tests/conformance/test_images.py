@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import slangpy_rt as spy
+from slangpy_rt.arrays.layout import layout_of
+from slangpy_rt.core.dtypes import element_type
 from tests.conformance._textures import sampled as sampled_by_numpy
 from tests.conftest import Requires
 from tests.depth import one_device, sampled
@@ -165,6 +167,20 @@ def test_other_elements_and_changes(device: spy.Device, module: spy.Module) -> N
     assert repr(image) == "<Image of 4 x 4 texels of float4, 3 levels>"
     strided = spy.Image(spy.Tensor.from_numpy(device, RNG.random((6, 8, 4), np.float32), "float4")[::2, ::2])
     assert module.first(strided, np.full((5, 2), 0.1, np.float32)).shape == (5,)
+
+
+@one_device
+@pytest.mark.parametrize(("name", "channels"), [("first", 4), ("two", 2)])
+def test_texels_at_any_address(device: spy.Device, module: spy.Module, name: str, channels: int) -> None:
+    # GPUs read aligned texels in one access, and stop a kernel that reads others so.
+    texels = RNG.random((4, 5, channels), np.float32)
+    memory = spy.Tensor.from_numpy(device, np.append(np.float32(0), texels.ravel()))
+    strides = (5 * channels, channels, 1)
+    layout = layout_of(device, spy.Tensor, element_type("test", f"float{channels}"), (4, 5), strides, False)
+    image = spy.Image(spy.Tensor.of(layout, memory.buffer, memory.address + 4), wrap="border")
+    y, x = np.indices((4, 5))
+    at = np.stack([(x + 0.5) / 5, (y + 0.5) / 4], -1).astype(np.float32)
+    np.testing.assert_allclose(getattr(module, name)(image, at), texels, atol=1e-6)
 
 
 def test_textures_and_images_in_one_function(device: spy.Device, module: spy.Module, requires: Requires) -> None:

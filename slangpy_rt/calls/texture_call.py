@@ -1,0 +1,60 @@
+"""Texture calls: prepared calls on device arrays, textures and samplers alone, in the order of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from slangpy_rt.arguments.feed import Feed
+from slangpy_rt.arguments.texture_feeds import SamplerFeed, TextureFeed
+from slangpy_rt.calls.prepared import PreparedCall
+
+
+class TextureCall(PreparedCall):
+    """A prepared call whose values are arrays, textures, or samplers, which have no memory."""
+
+    __slots__ = ("_samplers", "_textures")
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._textures = tuple([(k, feed.use) for k, feed in enumerate(self.feeds) if isinstance(feed, TextureFeed)])
+        # The last ones first, as they are removed from a list.
+        self._samplers = tuple([k for k, feed in enumerate(self.feeds) if isinstance(feed, SamplerFeed)][::-1])
+
+    def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:
+        """Run the call as ``PreparedCall.run`` does."""
+        found, out = list(values), None
+        if self.make is not None:
+            out = self.make()
+            found.append(out)
+        elif self.into:
+            out = values[-1]
+        for k, use in self._textures:
+            try:
+                found[k] = found[k]._uses[use]
+            except KeyError:
+                found[k] = found[k].used(use)
+        places = [a.address for a in found]
+        for k in self._samplers:
+            del found[k]
+        packed, conflicts, buffers = self.pack(*places), self.conflicts, [a.buffer for a in found]
+        launch = launch or self.device.launch
+        if conflicts is not None and packed not in conflicts.apart:
+            copied = conflicts.found_in(packed, places)
+            if copied:
+                for dispatch in conflicts.copies(copied, places, buffers):
+                    launch(*dispatch)
+                packed = self.pack(*places)
+        launch(self.kernel, self.groups, self.prefix + packed, buffers)
+        return out
+
+
+def fits_textures(feeds: Sequence[Feed]) -> bool:
+    """Tell whether all arguments of a call are textures, samplers or device arrays that a TextureCall finds."""
+    return all(_fits(feed) for feed in feeds)
+
+
+def _fits(feed: Feed) -> bool:
+    if isinstance(feed, TextureFeed):
+        return not feed.refuses
+    return feed.laid if isinstance(feed, SamplerFeed) else feed.finds == (None,)

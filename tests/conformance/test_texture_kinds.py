@@ -1,0 +1,178 @@
+"""Every kind of texture in every way that calls take one: whole, texel by texel, by levels, and as a result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import slangpy_rt as spy
+from tests.conftest import Requires
+from tests.depth import sampled
+
+pytestmark = sampled(12)
+
+SLANG = """
+void copy_1d(Texture1D<float4> a, RWTexture1D<float4> b, uint at) { b[at] = a[at]; }
+void copy_2d(Texture2D<float4> a, RWTexture2D<float4> b, uint2 at) { b[at] = a[at]; }
+void copy_3d(Texture3D<float4> a, RWTexture3D<float4> b, uint3 at) { b[at] = a[at]; }
+void copy_1d_array(Texture1DArray<float4> a, RWTexture1DArray<float4> b, uint2 at) { b[at] = a[at]; }
+void copy_2d_array(Texture2DArray<float4> a, RWTexture2DArray<float4> b, uint3 at) { b[at] = a[at]; }
+void put(float4 x, out float4 y) { y = 2 * x; }
+float4 twice(float4 x) { return 2 * x; }
+T same<T>(T x) { return x; }
+float in_line(Texture1D<float> t) { return t[uint(2)]; }
+float in_plane(Texture2D<float> t) { return t[uint2(3, 1)]; }
+float in_volume(Texture3D<float> t, float k) { return k * t[uint3(2, 1, 3)]; }
+"""
+# The sizes of each kind: layers, then the largest level. None is a power of two.
+KINDS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "1d": ((), (9,)), "2d": ((), (7, 10)), "3d": ((), (5, 7, 6)), "1d_array": ((3,), (9,)),
+    "2d_array": ((3,), (7, 10)),
+}  # fmt: skip
+CUBES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {"cube": ((6,), (5, 5)), "cube_array": ((12,), (5, 5))}
+RNG = np.random.default_rng(5)
+Array = npt.NDArray[Any]
+
+
+@pytest.fixture(scope="module")
+def module(device: spy.Device) -> spy.Module:
+    """The functions above."""
+    return spy.Module.load_from_source(device, "test_texture_kinds", SLANG)
+
+
+@pytest.fixture(autouse=True)
+def needs_textures(requires: Requires) -> None:
+    """Devices without textures are left out."""
+    requires("textures")
+
+
+def size_of(kind: str, level: int) -> tuple[int, ...]:
+    layers, size = (KINDS | CUBES)[kind]
+    return (*layers, *[max(n >> level, 1) for n in size])
+
+
+def made(device: spy.Device, kind: str, levels: int, empty: bool = False) -> tuple[spy.Texture, list[Array]]:
+    """A texture whose layers and levels were written one by one, and its texels by level, layers first."""
+    layers, size = (KINDS | CUBES)[kind]
+    width, height, depth = (*size[::-1], None, None)[:3]
+    length = (layers[0] // 6 if "cube" in kind else layers[0]) if "array" in kind else None
+    texture = device.create_texture(
+        "rgba32_float", width, height, depth, array_length=length, mip_count=levels, type=kind
+    )  # fmt: skip
+    assert texture.mip_count == (levels or max(size).bit_length())
+    texels = []
+    for k in range(texture.mip_count):
+        shape = (*size_of(kind, k), 4)
+        level = np.zeros(shape, np.float32) if empty else RNG.random(shape, np.float32)
+        for j, layer in enumerate(level if layers else [level]):
+            texture.copy_from(layer, mip=k, layer=j)
+        texels.append(level)
+    return texture, texels
+
+
+def read(texture: spy.Texture, kind: str, level: int) -> Array:
+    layers = (KINDS | CUBES)[kind][0]
+    found = [texture.to_numpy(mip=level, layer=j) for j in range(layers[0] if layers else 1)]
+    return np.array(found) if layers else found[0]
+
+
+def places(shape: tuple[int, ...]) -> Array:
+    """The place of each texel as functions take it: x first."""
+    at = np.stack(np.indices(shape)[::-1], -1).astype(np.uint32)
+    return at[..., 0] if len(shape) == 1 else at
+
+
+@pytest.mark.parametrize("levels", [0, 1, 3])
+@pytest.mark.parametrize("kind", [*KINDS, *CUBES])
+def test_copies_of_the_host(device: spy.Device, kind: str, levels: int) -> None:
+    texture, texels = made(device, kind, levels)
+    for k, level in enumerate(texels):
+        np.testing.assert_array_equal(read(texture, kind, k), level)
+
+
+@pytest.mark.parametrize("levels", [0, 1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole(device: spy.Device, module: spy.Module, requires: Requires, kind: str, levels: int) -> None:
+    if kind.startswith("1d"):
+        requires("loads of lines")
+    a, texels = made(device, kind, levels)
+    b, before = made(device, kind, levels, empty=True)
+    copy = getattr(module, f"copy_{kind}")
+    copy(a, b, places(texels[0].shape[:-1]))
+    for k, level in enumerate(texels):
+        np.testing.assert_array_equal(read(b, kind, k), before[k] if k else level)
+    for k, level in enumerate(texels):
+        copy(a.mip(k), b.mip(k), places(level.shape[:-1]))
+    for k, level in enumerate(texels):
+        np.testing.assert_array_equal(read(b, kind, k), level)
+
+
+@pytest.mark.parametrize("levels", [0, 1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_texel_by_texel(device: spy.Device, module: spy.Module, requires: Requires, kind: str, levels: int) -> None:
+    if kind.startswith("1d"):
+        requires("loads of lines")
+    a, texels = made(device, kind, levels)
+    b, before = made(device, kind, levels, empty=True)
+    module.put(a, b)
+    for k, level in enumerate(texels):
+        np.testing.assert_array_equal(read(b, kind, k), before[k] if k else 2 * level)
+    for k in range(len(texels)):
+        module.put(a.mip(k), b.mip(k))
+    for k, level in enumerate(texels):
+        np.testing.assert_array_equal(read(b, kind, k), 2 * level)
+        found = module.twice(a.mip(k), _result="numpy")
+        assert isinstance(found, np.ndarray) and found.shape == level.shape
+        np.testing.assert_array_equal(found, 2 * level)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("scalar", ["float", "uint", "int"])
+def test_results(device: spy.Device, module: spy.Module, scalar: str, dims: int, channels: int) -> None:
+    dtype = np.dtype({"float": np.float32, "uint": np.uint32, "int": np.int32}[scalar])
+    shape = (4, 3, 5)[-dims:]
+    values = RNG.integers(-99 if scalar == "int" else 0, 2**20, (*shape, channels)).astype(dtype)
+    values = values[..., 0] if channels == 1 else values
+    name = scalar if channels == 1 else f"{scalar}{channels}"
+    given = spy.Tensor.from_numpy(device, values, name)
+    for asked in ("texture", spy.Texture):
+        result = module.same(given, _result=asked)
+        assert isinstance(result, spy.Texture)
+        assert result.type == f"{dims}d" and result.shape == shape
+        assert (result.width, result.height, result.depth) == (*shape[::-1], 1, 1)[:3]
+        kind = {"float": "float", "uint": "uint", "int": "sint"}[scalar]
+        assert result.format == f"{['r', 'rg', '', 'rgba'][channels - 1]}32_{kind}"
+        np.testing.assert_array_equal(result.to_numpy(), values)
+
+
+@pytest.mark.parametrize("name", ["half", "uint8_t", "int16_t", "double", "float3"])
+def test_results_that_no_texel_holds(device: spy.Device, module: spy.Module, requires: Requires, name: str) -> None:
+    requires(name if name != "float3" else "textures")
+    given = spy.Tensor.zeros(device, (2, 2), name)
+    with pytest.raises(spy.BindError, match=rf"vectors of 2 or 4 of them, not '{name}'\.$"):
+        module.same(given, _result="texture")
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (8, 2), (4, 128), (2, 2, 2), (3, 16, 5), (2, 128, 4)])
+def test_shapes(device: spy.Device, module: spy.Module, shape: tuple[int, ...]) -> None:
+    texels = RNG.random((*shape, 4), np.float32)
+    texture = spy.Texture.from_numpy(device, texels, type=f"{len(shape)}d")
+    np.testing.assert_array_equal(module.twice(texture, _result="numpy"), 2 * texels)
+
+
+def test_calls_of_one_element(device: spy.Device, module: spy.Module, requires: Requires) -> None:
+    line, plane, volume = (RNG.random((4,) * dims, np.float32) for dims in (1, 2, 3))
+
+    def texture(texels: Array) -> spy.Texture:
+        return spy.Texture.from_numpy(device, texels[..., None], type=f"{texels.ndim}d")
+
+    assert module.in_plane(texture(plane)) == plane[1, 3]
+    assert module.in_volume(texture(volume), 0.5) == volume[3, 1, 2] / 2
+    factors = np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(module.in_volume(texture(volume), factors), factors * volume[3, 1, 2])
+    requires("loads of lines")
+    assert module.in_line(texture(line)) == line[2]
