@@ -6,9 +6,10 @@
 - "draw, bwds": an antialiased picture, and the gradients of corners, pose and light of it.
 - "list": the same two from a command list that is submitted again.
 - "steps": corners, points, normals and silhouettes by `spy.graphics`, and their gradients, from a command list.
+- "silhouettes, bwds": the last of these steps alone, `spy.graphics.antialias`, and its gradients.
 
-nvdiffrast makes the first three on CUDA, where it is installed: three of its operations, and PyTorch's for the
-corners, the light and their gradients.
+nvdiffrast makes the first three and the last on CUDA, where it is installed: three of its operations, and PyTorch's
+for the corners, the light and their gradients.
 
 The floor is the time to write the picture and its words once, by a copy of as many bytes.
 """
@@ -128,7 +129,7 @@ def _measure(bench: Bench, name: str, case: str, mesh: Arrays, size: int) -> Non
         draw.append_to(commands, **given, _result=into)
         draw.bwds.append_to(commands, **given, _result=into)
         words = spy.Tensor.zeros(device, (size, size, 6))
-        steps = _steps(device, module, given, (size, size))
+        steps, silhouettes = _steps(device, module, given, (size, size))
 
         def step() -> None:
             draw(**given, _result=into)
@@ -142,6 +143,7 @@ def _measure(bench: Bench, name: str, case: str, mesh: Arrays, size: int) -> Non
             "draw, bwds": step,
             "list": commands.submit,
             "steps": steps.submit,
+            "silhouettes, bwds": silhouettes.submit,
             "floor": words.clear,
         }
         for title, run in runs.items():
@@ -163,15 +165,17 @@ def _measure(bench: Bench, name: str, case: str, mesh: Arrays, size: int) -> Non
             bench.compare(name, f"{title}, {case}", "ms", samplers)
 
 
-def _steps(device: spy.Device, module: Any, given: dict[str, Any], size: tuple[int, int]) -> spy.CommandList:
-    """A command list of single steps and of their derivatives."""
+def _steps(
+    device: spy.Device, module: Any, given: dict[str, Any], size: tuple[int, int]
+) -> tuple[spy.CommandList, spy.CommandList]:
+    """A command list of single steps and of their derivatives, and one of the last step."""
     graphics = spy.graphics
     faces, normals = given["_faces"], given["normal"].detach().with_grads()
     corners = module.project(
         given["at"].detach(), given["normal"].detach(), given["angle"].detach(), _result="tensor"
     )
     position = corners["position"].copy().with_grads()
-    commands = device.command_list()
+    commands, last = device.command_list(), device.command_list()
     seen = graphics.rasterize.append_to(commands, position, faces, size).with_grads()
     color = graphics.interpolate.append_to(commands, normals, seen, faces).with_grads()
     picture = graphics.antialias.append_to(commands, color, seen, position, faces).with_grads()
@@ -181,7 +185,10 @@ def _steps(device: spy.Device, module: Any, given: dict[str, Any], size: tuple[i
     graphics.antialias.bwds.append_to(commands, color, seen, position, faces, _result=picture)
     graphics.interpolate.bwds.append_to(commands, normals, seen, faces, _result=color)
     graphics.rasterize.bwds.append_to(commands, position, faces, size, _result=seen)
-    return commands
+    commands.submit()
+    graphics.antialias.append_to(last, color, seen, position, faces, _result=picture)
+    graphics.antialias.bwds.append_to(last, color, seen, position, faces, _result=picture)
+    return commands, last
 
 
 def _nvdiffrast(
@@ -222,10 +229,26 @@ def _nvdiffrast(
 
     with torch.no_grad():
         theirs = picture(False)[0].flip(0).cpu().numpy()
+        x, y, z = turned(corners).unbind(-1)
+        position = torch.stack([2.4 * x, 2.4 * y, (4 - z) * (10 / 9), 5 - z], -1)[None]
+        seen, _ = dr.rasterize(context, position, faces, (size, size), grad_db=False)
+        color, _ = dr.interpolate(turned(normals)[None], seen, faces)
+    position.requires_grad_()
+    color.requires_grad_()
+
+    def silhouettes() -> None:
+        position.grad = color.grad = None
+        dr.antialias(color, seen, position, faces, topology_hash=edges).backward(weights[..., :3])
+
     off = np.abs(theirs - ours).max(axis=-1) > 1e-2
     if off.mean() > 0.01:
         raise RuntimeError(f"{off.mean():.1%} of its pixels differ from ours")
-    runs = {"draw": lambda: forward(False), "antialiased": lambda: forward(True), "draw, bwds": step}
+    runs = {
+        "draw": lambda: forward(False),
+        "antialiased": lambda: forward(True),
+        "draw, bwds": step,
+        "silhouettes, bwds": silhouettes,
+    }
     return {title: whole(run, torch.cuda.synchronize, 20, 1e3) for title, run in runs.items()}
 
 
