@@ -6,10 +6,12 @@
 - "draw, bwds": an antialiased picture, and the gradients of corners, pose and light of it.
 - "list": the same two from a command list that is submitted again.
 - "steps": corners, points, normals and silhouettes by `spy.graphics`, and their gradients, from a command list.
-- "silhouettes, bwds": the last of these steps alone, `spy.graphics.antialias`, and its gradients.
+- "silhouettes, bwds": the last of these steps alone, `spy.graphics.antialias`, and its gradients, by calls. The
+  numbers of triangles are a NumPy array, whose edges are found once.
+- "silhouettes, list": the same from a command list, and the numbers a Tensor, whose edges are found each time.
 
-nvdiffrast makes the first three and the last on CUDA, where it is installed: three of its operations, and PyTorch's
-for the corners, the light and their gradients.
+nvdiffrast makes all but the lists on CUDA, where it is installed: three of its operations, and PyTorch's for the
+corners, the light and their gradients.
 
 The floor is the time to write the picture and its words once, by a copy of as many bytes.
 """
@@ -129,7 +131,7 @@ def _measure(bench: Bench, name: str, case: str, mesh: Arrays, size: int) -> Non
         draw.append_to(commands, **given, _result=into)
         draw.bwds.append_to(commands, **given, _result=into)
         words = spy.Tensor.zeros(device, (size, size, 6))
-        steps, silhouettes = _steps(device, module, given, (size, size))
+        steps, silhouettes, called = _steps(device, module, given, faces, (size, size))
 
         def step() -> None:
             draw(**given, _result=into)
@@ -143,7 +145,8 @@ def _measure(bench: Bench, name: str, case: str, mesh: Arrays, size: int) -> Non
             "draw, bwds": step,
             "list": commands.submit,
             "steps": steps.submit,
-            "silhouettes, bwds": silhouettes.submit,
+            "silhouettes, bwds": called,
+            "silhouettes, list": silhouettes.submit,
             "floor": words.clear,
         }
         for title, run in runs.items():
@@ -166,9 +169,9 @@ def _measure(bench: Bench, name: str, case: str, mesh: Arrays, size: int) -> Non
 
 
 def _steps(
-    device: spy.Device, module: Any, given: dict[str, Any], size: tuple[int, int]
-) -> tuple[spy.CommandList, spy.CommandList]:
-    """A command list of single steps and of their derivatives, and one of the last step."""
+    device: spy.Device, module: Any, given: dict[str, Any], numbers: npt.NDArray[np.int32], size: tuple[int, int]
+) -> tuple[spy.CommandList, spy.CommandList, Callable[[], None]]:
+    """A command list of single steps and of their derivatives, one of the last step, and a function that calls it."""
     graphics = spy.graphics
     faces, normals = given["_faces"], given["normal"].detach().with_grads()
     corners = module.project(
@@ -188,7 +191,12 @@ def _steps(
     commands.submit()
     graphics.antialias.append_to(last, color, seen, position, faces, _result=picture)
     graphics.antialias.bwds.append_to(last, color, seen, position, faces, _result=picture)
-    return commands, last
+
+    def called() -> None:
+        graphics.antialias(color, seen, position, numbers, _result=picture)
+        graphics.antialias.bwds(color, seen, position, numbers, _result=picture)
+
+    return commands, last, called
 
 
 def _nvdiffrast(
