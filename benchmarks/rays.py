@@ -159,7 +159,7 @@ def _trace(
                     function(*given, scene, _result=into)
 
                 run()
-                samplers[who] = _rate(len(origin), whole(run, device.synchronize, 20 if on_gpu else 1))
+                samplers[who] = _rate(len(origin), whole(run, device.synchronize, 4 if on_gpu else 1))
             if embree is not None and name == "cpu":
 
                 def peer(o: Array = origin, d: Array = direction, how: Any = how) -> None:
