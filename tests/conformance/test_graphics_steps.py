@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,6 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from slangpy_rt.graphics.triangles import Triangles
 from tests.depth import deep, one_device
 
 pytestmark = one_device
@@ -87,35 +84,6 @@ def test_steps_make_the_picture(device: spy.Device) -> None:
     np.testing.assert_allclose((point[..., 0] / point[..., 3] + 1)[inside] / 2 * SIZE[1], x[inside], atol=2e-3)
     np.testing.assert_allclose((1 - point[..., 1] / point[..., 3])[inside] / 2 * SIZE[0], y[inside], atol=2e-3)
     np.testing.assert_allclose((point[..., 2] / point[..., 3])[inside], found[inside][:, 2], atol=1e-5)
-
-
-def test_numpy_faces_that_change(device: spy.Device) -> None:
-    """Steps remember the last NumPy array, as it was, and no longer than somebody has it."""
-    at, color, faces = _body()
-    position = spy.Tensor.from_numpy(device, at, "float4")
-
-    def drawn(numbers: Any) -> Any:
-        seen = graphics.rasterize(position, numbers, SIZE)
-        colors = graphics.interpolate(color, seen, numbers)
-        return graphics.antialias(colors, seen, position, numbers).numpy()
-
-    whole = drawn(faces)
-    np.testing.assert_array_equal(drawn(faces), whole)
-    faces[::2] = faces[1]
-    wanted = drawn(spy.Tensor.from_numpy(device, faces))
-    assert np.abs(wanted - whole).max() > 0.1
-    np.testing.assert_array_equal(drawn(faces), wanted)
-    faces[3, 1] = len(at)
-    with pytest.raises(spy.BindError, match=r"rasterize: faces\[3\] names corner 12; there are 12"):
-        drawn(faces)
-    faces[3, 1] = 0
-    part = faces[:10].copy()
-    drawn(part)
-    known = [weakref.ref(x) for x in gc.get_objects() if isinstance(x, Triangles) and x.count == 10]
-    assert [ref() is not None for ref in known] == [True]
-    del part
-    gc.collect()
-    assert known[0]() is None
 
 
 @deep
