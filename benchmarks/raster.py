@@ -6,8 +6,11 @@
 - "draw, bwds": an antialiased picture, and the gradients of corners, pose and light of it.
 - "list": the same two from a command list that is submitted again.
 - "steps": corners, points, normals and silhouettes by `spy.graphics`, and their gradients, from a command list.
+- "silhouettes, bwds": the last of these steps alone, `spy.graphics.antialias`, and its gradients, by calls. The
+  numbers of triangles are a NumPy array, whose edges are found once.
+- "silhouettes, list": the same from a command list, and the numbers a Tensor, whose edges are found each time.
 
-nvdiffrast makes the first three on CUDA, where it is installed: three of its operations, and PyTorch's for the
+nvdiffrast makes all but the lists on CUDA, where it is installed: three of its operations, and PyTorch's for the
 corners, the light and their gradients.
 
 The floor is the time to write the picture and its words once, by a copy of as many bytes.
@@ -128,7 +131,7 @@ def _measure(bench: Bench, name: str, case: str, mesh: Arrays, size: int) -> Non
         draw.append_to(commands, **given, _result=into)
         draw.bwds.append_to(commands, **given, _result=into)
         words = spy.Tensor.zeros(device, (size, size, 6))
-        steps = _steps(device, module, given, (size, size))
+        steps, silhouettes, called = _steps(device, module, given, faces, (size, size))
 
         def step() -> None:
             draw(**given, _result=into)
@@ -142,6 +145,8 @@ def _measure(bench: Bench, name: str, case: str, mesh: Arrays, size: int) -> Non
             "draw, bwds": step,
             "list": commands.submit,
             "steps": steps.submit,
+            "silhouettes, bwds": called,
+            "silhouettes, list": silhouettes.submit,
             "floor": words.clear,
         }
         for title, run in runs.items():
@@ -163,15 +168,17 @@ def _measure(bench: Bench, name: str, case: str, mesh: Arrays, size: int) -> Non
             bench.compare(name, f"{title}, {case}", "ms", samplers)
 
 
-def _steps(device: spy.Device, module: Any, given: dict[str, Any], size: tuple[int, int]) -> spy.CommandList:
-    """A command list of single steps and of their derivatives."""
+def _steps(
+    device: spy.Device, module: Any, given: dict[str, Any], numbers: npt.NDArray[np.int32], size: tuple[int, int]
+) -> tuple[spy.CommandList, spy.CommandList, Callable[[], None]]:
+    """A command list of single steps and of their derivatives, one of the last step, and a function that calls it."""
     graphics = spy.graphics
     faces, normals = given["_faces"], given["normal"].detach().with_grads()
     corners = module.project(
         given["at"].detach(), given["normal"].detach(), given["angle"].detach(), _result="tensor"
     )
     position = corners["position"].copy().with_grads()
-    commands = device.command_list()
+    commands, last = device.command_list(), device.command_list()
     seen = graphics.rasterize.append_to(commands, position, faces, size).with_grads()
     color = graphics.interpolate.append_to(commands, normals, seen, faces).with_grads()
     picture = graphics.antialias.append_to(commands, color, seen, position, faces).with_grads()
@@ -181,7 +188,15 @@ def _steps(device: spy.Device, module: Any, given: dict[str, Any], size: tuple[i
     graphics.antialias.bwds.append_to(commands, color, seen, position, faces, _result=picture)
     graphics.interpolate.bwds.append_to(commands, normals, seen, faces, _result=color)
     graphics.rasterize.bwds.append_to(commands, position, faces, size, _result=seen)
-    return commands
+    commands.submit()
+    graphics.antialias.append_to(last, color, seen, position, faces, _result=picture)
+    graphics.antialias.bwds.append_to(last, color, seen, position, faces, _result=picture)
+
+    def called() -> None:
+        graphics.antialias(color, seen, position, numbers, _result=picture)
+        graphics.antialias.bwds(color, seen, position, numbers, _result=picture)
+
+    return commands, last, called
 
 
 def _nvdiffrast(
@@ -222,10 +237,26 @@ def _nvdiffrast(
 
     with torch.no_grad():
         theirs = picture(False)[0].flip(0).cpu().numpy()
+        x, y, z = turned(corners).unbind(-1)
+        position = torch.stack([2.4 * x, 2.4 * y, (4 - z) * (10 / 9), 5 - z], -1)[None]
+        seen, _ = dr.rasterize(context, position, faces, (size, size), grad_db=False)
+        color, _ = dr.interpolate(turned(normals)[None], seen, faces)
+    position.requires_grad_()
+    color.requires_grad_()
+
+    def silhouettes() -> None:
+        position.grad = color.grad = None
+        dr.antialias(color, seen, position, faces, topology_hash=edges).backward(weights[..., :3])
+
     off = np.abs(theirs - ours).max(axis=-1) > 1e-2
     if off.mean() > 0.01:
         raise RuntimeError(f"{off.mean():.1%} of its pixels differ from ours")
-    runs = {"draw": lambda: forward(False), "antialiased": lambda: forward(True), "draw, bwds": step}
+    runs = {
+        "draw": lambda: forward(False),
+        "antialiased": lambda: forward(True),
+        "draw, bwds": step,
+        "silhouettes, bwds": silhouettes,
+    }
     return {title: whole(run, torch.cuda.synchronize, 20, 1e3) for title, run in runs.items()}
 
 

@@ -185,7 +185,7 @@ def test_with_an_address_links_and_pictures_of_the_metadata_lead_there(tree: Pat
     assert found.description_content_type == "text/markdown" and found.description
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     pictures = re.findall(r'src="([^"]*)"', MarkdownIt().render(readme))
-    assert len(pictures) == 2
+    assert len(pictures) == 4
     expected = [
         target
         if target.startswith("https:")

@@ -373,7 +373,7 @@ class Task:
         """
         if self.faces is None:
             raise BindError(f"{self.where}: faces is None; it has the three corners of each triangle.")
-        found = Triangles(self.where, self.device, self.faces, "faces")
+        found = self.kernels.triangles_of(self.where, self.faces)
         if found.is_copy and corners is not None:
             found.check(self.where, corners)
         return found

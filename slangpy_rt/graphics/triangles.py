@@ -61,7 +61,7 @@ class Triangles:
                 )
             self.faces: NDBuffer = _numbers(where, name, given)
         elif isinstance(given, np.ndarray) and given.dtype.kind in "iu":
-            self._copied = given.copy()
+            self._given, self._copied = None, given.copy()
             _check_shape(where, name, given.shape)
             # Numbers that no int holds stay wrong numbers.
             numbers = np.where((given < 0) | (given > np.iinfo(np.int32).max), -1, given)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any, NamedTuple
+from weakref import ReferenceType, ref
+
+import numpy as np
 
 from slangpy_rt.arguments.indices import grid
 from slangpy_rt.arguments.vectors import int2
@@ -98,6 +101,7 @@ class Kernels:
             silhouettes[name] for name in ("_spy_drawAndPut", "_spy_putSide", "_spy_findPairs")
         )
         self._is_cpu = device.backend.target.entry == "range"
+        self._last: tuple[ReferenceType[Any], Triangles] | None = None
         self._antialias: dict[str, Any] = {}
         self._steps: dict[str, Any] = {}
 
@@ -115,6 +119,37 @@ class Kernels:
         if found is None:
             found = Module.load_from_file(self._device, "_spy_steps.slang", defines={"SPY_VALUE": kind})
             self._steps[kind] = found
+        return found
+
+    def triangles_of(self, where: str, given: Any) -> Triangles:
+        """Return triangles; those of a NumPy array stay known, with their edges, while it lives and no others come.
+
+        Parameters
+        ----------
+        where : str
+            The step, for messages.
+        given : Any
+            Its argument ``faces``.
+
+        Raises
+        ------
+        BindError, ShapeError
+            As ``Triangles`` has them.
+        """
+        if not isinstance(given, np.ndarray):
+            return Triangles(where, self._device, given, "faces")
+        last = self._last
+        if last is not None and last[1].is_of(given):
+            return last[1]
+        found = Triangles(where, self._device, given, "faces")
+        mine = ref(self)
+
+        def drop(gone: ReferenceType[Any]) -> None:
+            kernels = mine()
+            if kernels is not None and kernels._last is not None and kernels._last[0] is gone:
+                kernels._last = None
+
+        self._last = ref(given, drop), found
         return found
 
     def edges_of(self, runner: Runner, triangles: Triangles) -> Edges:

@@ -291,11 +291,10 @@ class Source:
         """Names in the outermost scopes of this module and of the linked ones."""
         return frozenset(name for source in (*self._linked, self) for name in source.info.declares)
 
-    @cached_property
-    def uses_library(self) -> bool:
-        """Whether this module or a linked one imports ``slangpy_rt.slang``, which declares Tensor."""
-        library = shaders().library
-        return any(path == library for source in (*self._linked, self) for path, _ in source.info.dependencies)
+    def uses(self, name: str) -> bool:
+        """Whether this module or a linked one imports one of ours, such as ``slangpy_rt``, which declares Tensor."""
+        file = str(Path(shaders().library).with_name(f"{name}.slang"))
+        return any(path == file for source in (*self._linked, self) for path, _ in source.info.dependencies)
 
     def changed(self) -> bool:
         """Return whether a file of this module or a linked one has other contents than when it was loaded."""

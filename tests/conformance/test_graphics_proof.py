@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
+from tests.conformance._rays import sphere
 from tests.depth import deep, one_device
 
 Floats = npt.NDArray[np.float64]
@@ -175,3 +176,41 @@ def test_one_picture_on_all_devices() -> None:
         off = np.abs(picture - pictures[0]) > 1e-5
         assert off.mean() < 2e-3
         np.testing.assert_allclose(slope, slopes[0], rtol=0.02, atol=0.02 * np.abs(slopes[0]).max())
+
+
+RAYS = """
+import rays;
+float lit(int2 pixel, Scene scene, float3 lamp)
+{
+    let ray = Ray(float3((float2(pixel) + 0.5) / 24 - 1.5, -4), float3(0.1, 0.05, 1));
+    let hit = scene.trace(ray);
+    if (!hit.isHit)
+        return 0;
+    let surface = scene.at(hit, ray);
+    let way = lamp - surface.position;
+    if (scene.blocked(Ray(surface.position, way, 1e-3, 1)))
+        return 0.1;
+    return 0.1 + abs(dot(surface.normal, way)) / dot(way, way) + 0.01 * hit.instance;
+}
+"""
+
+
+@deep
+def test_one_picture_of_rays_on_all_devices() -> None:
+    reasons = {d.type: d.reason for d in spy.devices()}
+    names = [name for name in ("cpu", "vulkan", "cuda", "rhi-vulkan") if name in reasons and not reasons[name]]
+    if len(names) < 2:
+        pytest.skip("there is one device alone")
+    corners, faces = sphere(24)
+    far = np.eye(4)[:3] * [[1.5], [1.5], [0.2]] + [[0, 0, 0, 0.3], [0, 0, 0, 0.2], [0, 0, 0, 2]]
+    pictures = []
+    for name in names:
+        with spy.Device(name) as device:
+            mesh = spy.Mesh(corners, faces)
+            scene = spy.Scene(device, [mesh, (mesh, 0.4 * np.eye(4)[:3]), (mesh, far)])
+            module: Any = spy.Module.load_from_source(device, "test_rays_proof", RAYS)
+            pictures.append(module.lit(spy.grid((72, 72)), scene, spy.float3(2, -1.5, -5)).to_numpy())
+    # What is lit, what is in a shadow, and what is beside.
+    assert all((abs(pictures[0] - level) < 1e-6).mean() > 0.05 for level in (0, 0.1))
+    for picture in pictures[1:]:
+        assert (np.abs(picture - pictures[0]) > 1e-5).mean() < 2e-3

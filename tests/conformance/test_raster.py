@@ -98,6 +98,29 @@ def test_what_is_seen(device: spy.Device, seed: int) -> None:
     np.testing.assert_allclose(uvs[clear], wanted[clear], rtol=1e-3, atol=2e-3)
 
 
+def test_triangles_of_all_sizes(device: spy.Device) -> None:
+    """From less than a pixel to twice the picture, many of them cut by its sides."""
+    size, count = (90, 130), 240
+    rng = np.random.default_rng(7)
+    long = 0.5 * 200 ** np.linspace(0, 1, count)[:, None, None]  # the smaller, the nearer
+    place = rng.uniform(-10, [140, 100], (count, 1, 2)) + long * rng.normal(size=(count, 3, 2))
+    w = rng.uniform(0.5, 2, (count, 3, 1))
+    # In 256ths of a pixel, as corners are rounded to.
+    place = np.round(place * 256) / 256
+    depth = np.broadcast_to((np.arange(count)[:, None, None] + 0.5) / count, w.shape)
+    xy = [2 * place[..., :1] / size[1] - 1, 1 - 2 * place[..., 1:] / size[0]]
+    at = np.concatenate([*(x * w for x in xy), depth * w, w], -1).reshape(-1, 4)
+    faces = np.arange(3 * count).reshape(-1, 3).astype(np.int32)
+    scene = Scene(at, faces, size)
+    given = {"at": at.astype(np.float32), "uv": np.zeros((3 * count, 2), np.float32), "_faces": faces}
+    found = _draw(device, "idOf", size, background=-1, antialias=False)(
+        **given, id=np.repeat(np.arange(count, dtype=np.int32), 3)
+    )
+    clear = scene.margin > 0.004
+    assert clear.mean() > 0.9 and len(np.unique(scene.face[clear])) > 50
+    np.testing.assert_array_equal(found[clear], scene.face[clear])
+
+
 def _sheet(cells: int, pixels: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
     """A sheet that covers the picture; its inner corners lie anywhere near their place, at several distances."""
     rng = np.random.default_rng(cells)

@@ -247,6 +247,22 @@ def test_a_million_triangles() -> None:
     np.testing.assert_allclose(found[:, 0], 1, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("text", "modify", "wanted"),
+    [
+        ("import rays;", lambda f: f, 64),
+        ("import rays;", lambda f: f.group_size(128), 128),
+        ("import rays; groupshared float s; void g() { GroupMemoryBarrierWithGroupSync(); }", lambda f: f, 256),
+        ("", lambda f: f, 256),
+    ],
+)
+def test_groups_of_functions_with_rays_are_small(text: str, modify: Any, wanted: int) -> None:
+    with spy.Device("null") as device:
+        module: Any = spy.Module.load_from_source(device, "test_groups", text + " float f(float a) { return a + 1; }")
+        modify(module.f)(spy.Tensor.zeros(device, 300))
+        assert device.backend.launches[-1][0].info.group_size == (wanted, 1, 1)
+
+
 @deep
 def test_kernels_compile_for_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that build hierarchies and those that trace rays, where nothing runs."""

@@ -1,0 +1,51 @@
+"""What single steps of pictures remember of the numbers of triangles."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+from slangpy_rt.graphics.triangles import Triangles
+from tests.conformance._rays import sphere
+from tests.depth import one_device
+
+graphics = spy.graphics
+SIZE = (40, 48)
+
+
+@one_device
+def test_numpy_faces_that_change(device: spy.Device, requires: Any) -> None:
+    """Steps remember the last NumPy array, as it was, and no longer than somebody has it."""
+    requires("uint64_t")
+    places, faces = sphere(6)
+    at = np.concatenate([places * [0.8, 0.8, 0.4] + [0, 0, 0.5], np.ones((len(places), 1))], 1).astype(np.float32)
+    color = np.random.default_rng(0).random((len(at), 3), np.float32)
+    position = spy.Tensor.from_numpy(device, at, "float4")
+
+    def drawn(numbers: Any) -> Any:
+        seen = graphics.rasterize(position, numbers, SIZE)
+        colors = graphics.interpolate(color, seen, numbers)
+        return graphics.antialias(colors, seen, position, numbers).numpy()
+
+    whole = drawn(faces)
+    np.testing.assert_array_equal(drawn(faces), whole)
+    faces[::2] = faces[1]
+    wanted = drawn(spy.Tensor.from_numpy(device, faces))
+    assert np.abs(wanted - whole).max() > 0.1
+    np.testing.assert_array_equal(drawn(faces), wanted)
+    faces[3, 1] = len(at)
+    with pytest.raises(spy.BindError, match=r"rasterize: faces\[3\] names corner 62; there are 62"):
+        drawn(faces)
+    faces[3, 1] = 0
+    part = faces[:10].copy()
+    drawn(part)
+    known = [weakref.ref(x) for x in gc.get_objects() if isinstance(x, Triangles) and x.count == 10]
+    assert [ref() is not None for ref in known] == [True]
+    del part
+    gc.collect()
+    assert known[0]() is None
