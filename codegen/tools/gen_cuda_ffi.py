@@ -80,6 +80,11 @@ typedef struct {
     int reserved[12];
 } CUDA_TEXTURE_DESC;
 typedef struct {
+    int format;
+    size_t width, height, depth;
+    unsigned int first_level, last_level, first_layer, last_layer, reserved[16];
+} CUDA_RESOURCE_VIEW_DESC;
+typedef struct {
     size_t x, y, z, lod;
     int type;
     uintptr_t host, device, array, reserved;

@@ -46,7 +46,20 @@ def test_what_a_render_pipeline_shows(device: spy.Device, requires: Any, seed: i
     assert ((seen[..., 3] > 0) != covered).mean() < 1e-3
     same = seen[..., 3] == theirs[..., 0]
     assert (same | ~covered).mean() > 0.999
-    np.testing.assert_allclose(seen[..., 2][same & covered], theirs[..., 1][same & covered], atol=1e-4)
+    # NVIDIA's hardware takes depths of rounded corners too: slopes, per pixel, tell what half of a 256th makes.
+    off = np.abs(seen[..., 2] - theirs[..., 1])
+    slopes = _slopes(at, faces)[np.maximum(theirs[..., 0].astype(int) - 1, 0)]
+    assert (off <= 1e-4 + slopes / 256)[same & covered].all()
+
+
+def _slopes(at: npt.NDArray[np.float32], faces: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+    """How much the depth of each triangle changes from pixel to pixel, along rows and columns together."""
+    corners = (at[:, :3] / at[:, 3:]).astype(np.float64)[faces]
+    corners[..., :2] *= np.array(SIZE[::-1]) / 2
+    sides = corners[:, 1:] - corners[:, :1]
+    normals = np.cross(sides[:, 0], sides[:, 1])
+    found: npt.NDArray[np.float64] = np.abs(normals[:, :2] / normals[:, 2:]).sum(1)
+    return found
 
 
 def _by_hardware(at: npt.NDArray[np.float32], faces: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:

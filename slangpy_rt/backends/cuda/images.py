@@ -103,14 +103,19 @@ class CudaImages(Images):
             self._enter()
             if key not in chunk.objects:
                 out, cu = FFI_CUDA.new("unsigned long long *"), driver()
+                # On an H200 a texture object of one level's array has wrong texels in all layers but the first.
+                viewed = level is not None and image.desc.layers > 1 and not writes
                 what = FFI_CUDA.new("CUDA_RESOURCE_DESC *")
-                what.type = _MIPMAPPED if level is None else _ARRAY
-                what.of.handle = chunk.array if level is None else _level(chunk.array, level)
+                if level is None or viewed:
+                    what.type, what.of.handle = _MIPMAPPED, chunk.array
+                else:
+                    what.type, what.of.handle = _ARRAY, _level(chunk.array, level)
                 if writes:
                     check(cu.cuSurfObjectCreate(out, what), "creating a surface object")
                 else:
                     how = _described(image.desc, sampler or _PLAIN)
-                    check(cu.cuTexObjectCreate(out, what, how, FFI_CUDA.NULL), "creating a texture object")
+                    view = _view(image.desc, level) if level is not None and viewed else FFI_CUDA.NULL
+                    check(cu.cuTexObjectCreate(out, what, how, view), "creating a texture object")
                 chunk.objects[key] = int(out[0])
             return chunk.objects[key] if writes else _with_facts(chunk.objects[key], image.desc)
 
@@ -201,6 +206,18 @@ def destroy(chunk: Chunk) -> None:
 
 def _level(array: int, level: int) -> int:
     return query(driver().cuMipmappedArrayGetLevel, "uintptr_t *", array, level, what="finding a level")
+
+
+def _view(desc: ImageDesc, level: int) -> Any:
+    """Return the description of one level of an image, with all its layers."""
+    view = FFI_CUDA.new("CUDA_RESOURCE_VIEW_DESC *")
+    # The format 0 is the image's own; sizes are those of the whole image.
+    view.width = desc.width
+    view.height = desc.height if desc.dims != "1d" else 0
+    view.depth = desc.layers
+    view.first_level = view.last_level = level
+    view.last_layer = desc.layers - 1
+    return view
 
 
 def _with_facts(found: int, desc: ImageDesc) -> int:
