@@ -22,6 +22,8 @@ from slangpy_rt.core.interrupts import apart
 # CUarray_format.
 _FORMATS = {("u1", "unorm"): 1, ("u1", "unorm_srgb"): 1, ("u4", "uint"): 3, ("i4", "sint"): 10,
             ("f2", "float"): 16, ("f4", "float"): 32}  # fmt: skip
+# CUresourceViewFormat of one channel; of two it is the next number, and of four the one behind that.
+_VIEWS = {"u1": 1, "u4": 13, "i4": 16, "f2": 19, "f4": 22}
 # CUDA_ARRAY3D_LAYERED, _SURFACE_LDST and _CUBEMAP.
 _LAYERED, _SURFACE, _CUBEMAP = 1, 2, 4
 # CU_RESOURCE_TYPE_ARRAY and _MIPMAPPED_ARRAY; CU_MEMORYTYPE_DEVICE and _ARRAY.
@@ -211,7 +213,8 @@ def _level(array: int, level: int) -> int:
 def _view(desc: ImageDesc, level: int) -> Any:
     """Return the description of one level of an image, with all its layers."""
     view = FFI_CUDA.new("CUDA_RESOURCE_VIEW_DESC *")
-    # The format 0 is the image's own; sizes are those of the whole image.
+    view.format = _VIEWS[desc.format.dtype.str[1:]] + desc.format.channels // 2
+    # Not the level's: the driver refuses other sizes than those of the whole image.
     view.width = desc.width
     view.height = desc.height if desc.dims != "1d" else 0
     view.depth = desc.layers
