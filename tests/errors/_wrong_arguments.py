@@ -193,7 +193,7 @@ INTERNAL = {
     "open_shared", "relink", "queue_launch", "observe", "unobserve", "begin_order", "once", "show_printed",
     "host_array",
     "check_open", "forked", "moves", "folds", "number", "info", "check", "expression", "key", "scalars",
-    "values", "defaults", "indexed", "handle",
+    "values", "defaults", "indexed", "used",
 }  # fmt: skip
 CLEARS = ("Tensor", "NDBuffer", "NDDifferentiableBuffer", "CommandList", "Tensor of a closed")
 OPERATORS: dict[str, Callable[..., Any]] = {
