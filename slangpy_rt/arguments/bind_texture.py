@@ -166,12 +166,12 @@ def _bind_sampler(where: str, device: DeviceCore, param: Param, value: Any) -> B
     if isinstance(value, dict):
         # Equal descriptions are one sampler, so that each call finds it again.
         made = sampler_of(where, device, value)
-        inner = SamplerFeed(made.layout.desc, False)
+        inner = SamplerFeed(made.layout.desc)
         feed: Any = ConvertedFeed(lambda v: sampler_of(where, device, v), inner, False)
     elif isinstance(value, Sampler):
         if value.device is not device:
             raise BindError(f"{where} is on {another(value.device, device)}; the module runs on {device!r}.")
-        feed = SamplerFeed(value.layout.desc, True)
+        feed = SamplerFeed(value.layout.desc)
     else:
         raise BindError(
             f"{where} is {in_words(value)}; '{param.type.name}' takes a Sampler, as device.create_sampler() makes, "

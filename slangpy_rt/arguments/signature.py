@@ -18,7 +18,7 @@ from slangpy_rt.arguments.adapters import converter, is_plain_sequence
 from slangpy_rt.arguments.computed import Generator
 from slangpy_rt.arguments.stand_ins import stands_in
 from slangpy_rt.arrays.differentiable import DiffPair
-from slangpy_rt.arrays.layout import LAID, Laid
+from slangpy_rt.arrays.layout import Laid
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.arrays.value_ref import ValueRef
@@ -28,7 +28,6 @@ from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.wording import in_words
 
 ARRAYS = frozenset({Tensor, NDBuffer})
-LAID.update(ARRAYS)
 
 
 class Signers(dict[type, Callable[[Any], Any]]):

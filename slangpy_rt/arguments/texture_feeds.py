@@ -73,13 +73,10 @@ class SamplerFeed(Feed):
     ----------
     desc : SamplerDesc or None
         The only sampler that the prepared call serves, where textures' numbers name it.
-    laid : bool
-        Whether the values are samplers, whose layouts say that they are this one.
     """
 
-    def __init__(self, desc: SamplerDesc | None, laid: bool) -> None:
+    def __init__(self, desc: SamplerDesc | None) -> None:
         self.desc = desc
-        self.laid = laid
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         if self.desc is not None and value.desc != self.desc:

@@ -6,9 +6,10 @@ arguments by identity.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from slangpy_rt.core.dtypes import NUMPY_OF, storage
 from slangpy_rt.core.shapes import Shape, contiguous
@@ -16,6 +17,8 @@ from slangpy_rt.core.types import SlangType
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
+
+T = TypeVar("T")
 
 
 class Layout:
@@ -101,19 +104,12 @@ class Layout:
             self.span = sum(r for r in reach if r < 0), last + stored.dtype.itemsize
 
 
-# Tensor, NDBuffer, and the subclasses of Laid that something has imported.
-LAID: set[type] = set()
-
-
 class Laid:
     """A value of this package, other than an array, that prepared calls know by its ``layout`` alone."""
 
     __slots__ = ()
 
     layout: Any
-
-    def __init_subclass__(cls) -> None:
-        LAID.add(cls)
 
 
 @dataclass(frozen=True)
@@ -160,11 +156,15 @@ def layout_of(
     # Two modules may each have a struct of one name.
     type_ = element if element.kind in ("struct", "array") else element.name
     key = (kind, type_, shape, strides, aligned, grads, own)
-    found: Layout | None = device.interned.get(key)
+    return interned(device, key, lambda: Layout(device, kind, element, shape, strides, aligned, grads, own))
+
+
+def interned(device: DeviceCore, key: Hashable, make: Callable[[], T]) -> T:
+    """Return a device's value of a key, which is made if nobody holds it."""
+    found: T | None = device.interned.get(key)
     if found is None:
         with device.lock:
-            made = Layout(device, kind, element, shape, strides, aligned, grads, own)
-            found = device.interned.setdefault(key, made)
+            found = device.interned.setdefault(key, make())
     assert found is not None
     return found
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from slangpy_rt.arguments.adapters import asking_for_autograd
 from slangpy_rt.arguments.indices import grid
 from slangpy_rt.arguments.options import Options
-from slangpy_rt.arguments.signature import SIGNERS, aliased, carries_gradients, endless
+from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, aliased, carries_gradients, endless
 from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, want_back
-from slangpy_rt.arrays.layout import LAID
 from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.calls.prepared_calls import MISS
@@ -91,7 +90,7 @@ class Function(SlangCallable):
             if out is not MISS:
                 return out
         try:
-            key = tuple([a.layout if type(a) in LAID else SIGNERS[type(a)](a) for a in values])
+            key = tuple([a.layout if type(a) in ARRAYS else SIGNERS[type(a)](a) for a in values])
         except RecursionError as error:
             raise endless(self.name, values, error) from None
         call = calls.get(key)
@@ -355,7 +354,7 @@ class Function(SlangCallable):
         if result is not None:
             values = (*values, result)
         try:
-            key = (*[a.layout if type(a) in LAID else SIGNERS[type(a)](a) for a in values], *named)
+            key = (*[a.layout if type(a) in ARRAYS else SIGNERS[type(a)](a) for a in values], *named)
         except RecursionError as error:
             raise endless(self.name, values, error) from None
         if self._options.derivative:
@@ -384,7 +383,7 @@ class Function(SlangCallable):
 
     def _key(self, values: tuple[Any, ...], names: tuple[str, ...]) -> Any:
         try:
-            key = (*[a.layout if type(a) in LAID else SIGNERS[type(a)](a) for a in values], *names)
+            key = (*[a.layout if type(a) in ARRAYS else SIGNERS[type(a)](a) for a in values], *names)
         except RecursionError as error:
             raise endless(self.name, values, error) from None
         return (*key, aliased(values)) if self._options.derivative else key

@@ -57,4 +57,5 @@ def fits_textures(feeds: Sequence[Feed]) -> bool:
 def _fits(feed: Feed) -> bool:
     if isinstance(feed, TextureFeed):
         return not feed.refuses
-    return feed.laid if isinstance(feed, SamplerFeed) else feed.finds == (None,)
+    # A sampler that is made of a dict at each call has another feed.
+    return isinstance(feed, SamplerFeed) or feed.finds == (None,)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from slangpy_rt.arrays.layout import interned
 from slangpy_rt.backends.images import Image, ImageDesc, SamplerDesc
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.runtime.core import DeviceCore
@@ -77,23 +78,13 @@ def layout_of(
 ) -> TextureLayout:
     """Return the interned layout of a texture on a device."""
     key = ("texture", desc, level, sampler)
-    found: TextureLayout | None = device.interned.get(key)
-    if found is None:
-        with device.lock:
-            found = device.interned.setdefault(key, TextureLayout(device, desc, level, sampler))
-    assert found is not None
-    return found
+    return interned(device, key, lambda: TextureLayout(device, desc, level, sampler))
 
 
 def use_of(device: DeviceCore, writes: bool, sampler: SamplerDesc | None = None) -> TextureUse:
     """Return the interned use of textures on a device."""
     key = ("texture use", writes, sampler)
-    found: TextureUse | None = device.interned.get(key)
-    if found is None:
-        with device.lock:
-            found = device.interned.setdefault(key, TextureUse(writes, sampler))
-    assert found is not None
-    return found
+    return interned(device, key, lambda: TextureUse(writes, sampler))
 
 
 def shape_of(desc: ImageDesc, level: int) -> Shape:

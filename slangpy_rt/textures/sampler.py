@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf, isfinite
 from typing import Any
 
-from slangpy_rt.arrays.layout import Laid
+from slangpy_rt.arrays.layout import Laid, interned
 from slangpy_rt.backends.images import Images, SamplerDesc
 from slangpy_rt.core.checks import short_tracebacks, whole
 from slangpy_rt.core.errors import BindError, UnsupportedError
@@ -100,12 +100,7 @@ class SamplerLayout:
 def sampler_layout(device: DeviceCore, desc: SamplerDesc | None) -> SamplerLayout:
     """Return the interned layout of samplers of a device."""
     key = ("sampler", desc)
-    found: SamplerLayout | None = device.interned.get(key)
-    if found is None:
-        with device.lock:
-            found = device.interned.setdefault(key, SamplerLayout(device, desc))
-    assert found is not None
-    return found
+    return interned(device, key, lambda: SamplerLayout(device, desc))
 
 
 def describe(
