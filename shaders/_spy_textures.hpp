@@ -13,7 +13,7 @@ struct _spy_Level
 };
 struct _spy_Image
 {
-    // kind: 0 unorm, 1 unorm_srgb, 2 half, 3 float, 4 uint, 5 int. layers: of a cube six for each, its faces.
+    // kind: 0 unorm, 1 unorm_srgb, 2 half, 3 float, 4 integers of 32 bits and less. layers: of a cube six for each, its faces.
     // curve: the linear light of each byte of unorm_srgb.
     // size: bytes of a texel. border: texels of transparent black, opaque black and opaque white.
     int32_t kind, channels, levels, layers;
@@ -450,22 +450,42 @@ template<typename S> struct _spy_Channels
             __builtin_memcpy(at, from, size);
     }
 };
-template<typename S> struct _spy_WholeChannels
+// Of 32, 16 and 8 bits.
+template<typename S, typename Short, typename Byte> struct _spy_WholeChannels
 {
     typedef _spy_Whole Texel;
     static Texel load(const _spy_Image* image, const uint8_t* at)
     {
-        Texel c = {0, 0, 0, 1};
-        __builtin_memcpy(&c, at, 4 * image->channels);
-        return c;
+        const int64_t bytes = image->size / image->channels;
+        return bytes == 4 ? widened<S>(image, at) : bytes == 2 ? widened<Short>(image, at) : widened<Byte>(image, at);
     }
     static void store(const _spy_Image* image, uint8_t* at, const Texel& c)
     {
-        __builtin_memcpy(at, &c, 4 * image->channels);
+        const int64_t bytes = image->size / image->channels;
+        if (bytes == 4)
+            narrowed<S>(image, at, c);
+        else if (bytes == 2)
+            narrowed<Short>(image, at, c);
+        else
+            narrowed<Byte>(image, at, c);
+    }
+    template<typename N> static Texel widened(const _spy_Image* image, const uint8_t* at)
+    {
+        N stored[4] = {0, 0, 0, 1};
+        __builtin_memcpy(stored, at, sizeof(N) * image->channels);
+        Texel c;
+        for (int k = 0; k < 4; ++k)
+            c[k] = uint32_t(stored[k]);
+        return c;
+    }
+    template<typename N> static void narrowed(const _spy_Image* image, uint8_t* at, const Texel& c)
+    {
+        const N stored[4] = {N(c[0]), N(c[1]), N(c[2]), N(c[3])};
+        __builtin_memcpy(at, stored, sizeof(N) * image->channels);
     }
 };
-template<> struct _spy_Channels<uint32_t> : _spy_WholeChannels<uint32_t> {};
-template<> struct _spy_Channels<int32_t> : _spy_WholeChannels<int32_t> {};
+template<> struct _spy_Channels<uint32_t> : _spy_WholeChannels<uint32_t, uint16_t, uint8_t> {};
+template<> struct _spy_Channels<int32_t> : _spy_WholeChannels<int32_t, int16_t, int8_t> {};
 
 // The type of a texel in a kernel, T, as S and a number of channels.
 template<typename T> struct _spy_Texel

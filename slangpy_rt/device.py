@@ -216,7 +216,7 @@ class Device(DeviceCore):
         ----------
         format : str
             The texel format, by SlangPy's names: ``"rgba8_unorm"``, ``"rgba8_unorm_srgb"``, ``"r16_float"``,
-            ``"rg32_float"``, ``"rgba32_uint"``; r, rg and rgba of each.
+            ``"rg32_float"``, ``"rgba32_uint"``, ``"r8_sint"``, ``"rg16_uint"``; r, rg and rgba of each.
         width, height, depth : int
             The size in texels; a height makes a plane of a line, a depth a volume of a plane.
         array_length : int, optional

@@ -57,7 +57,8 @@ def element_load(spec: CallSpec, o: Operand) -> str:
     if o.mode == "handle":
         return f"*{o.via}_spy_call.v_{o.name}"
     if o.mode == "texel":
-        return f"(*_spy_call.v_{o.name})[{o.code}]"
+        texel = f"(*_spy_call.v_{o.name})[{o.code}]"
+        return texel if o.type == _texel_type(o) else f"{o.type}({texel})"
     if o.mode == "tensor":
         data = _walked(o, bool(o.step))
         gradients = "".join(f", {_gradient_of(spec, o, g)}" for g in _tensor_gradients(o))
@@ -97,7 +98,8 @@ def element_store(spec: CallSpec, o: Operand, value: str) -> str:
     if o.summed:
         return addition(f"_spy_s_{o.name}", o.type, value)
     if o.mode == "texel":
-        return f"(*_spy_call.v_{o.name})[{o.code}] = {value};"
+        texel = _texel_type(o)
+        return f"(*_spy_call.v_{o.name})[{o.code}] = {value if o.type == texel else f'{texel}({value})'};"
     if o.access in ("accumulate", "scatter"):
         return f"{o.type}._spy_{o.access}({address_of(spec, o)}, {value});"
     struct = _struct_of(spec, o)
@@ -108,6 +110,11 @@ def element_store(spec: CallSpec, o: Operand, value: str) -> str:
         return f"_spy_store_{name}({at}, {value});"
     ends = enumerate(range(0, o.count, struct.size))
     return " ".join(f"_spy_store_{name}({at} + {k}, {value}[{n}]);" for n, k in ends)
+
+
+def _texel_type(o: Operand) -> str:
+    """Return the type that a texture's texels are read and written as: ``float4`` of ``RWTexture2D<float4>``."""
+    return o.via.partition("<")[2].removesuffix(">")
 
 
 def load_from(type_: str, via: str, at: str) -> str:

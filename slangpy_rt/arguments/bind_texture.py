@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
 
 _KINDS = {"1d": "1D", "2d": "2D", "3d": "3D", "cube": "Cube"}
-_RESULTS = {"float": "float", "uint": "uint", "int": "sint"}
+# By the scalar of a function's result, the format of one channel.
+_RESULTS = {
+    "float": "32_float", "half": "16_float", "uint": "32_uint", "int": "32_sint", "uint16_t": "16_uint",
+    "int16_t": "16_sint", "uint8_t": "8_uint", "int8_t": "8_sint",
+}  # fmt: skip
 _VECTORS = {"float": ("float", "half"), "uint": ("uint",), "int": ("int",)}
 
 
@@ -77,16 +81,19 @@ def bind_texels(where: str, device: DeviceCore, name: str, type_: SlangType, acc
     """
     images_of(where, device)
     desc = value.layout.desc
-    fitting = f"{desc.format.seen}{desc.format.channels if desc.format.channels > 1 else ''}"
-    if type_.name != fitting:
+    seen, own = (
+        f"{scalar}{desc.format.channels if desc.format.channels > 1 else ''}"
+        for scalar in (desc.format.seen, desc.format.own)
+    )
+    if type_.name not in (seen, own):
         raise BindError(
-            f"{where} is {in_words(value)}, whose texels are '{fitting}'; '{type_.name}' was expected. Change the "
-            "parameter's type, or the texture's format."
+            f"{where} is {in_words(value)}, whose texels are '{seen}'{f' or {own!r}' if own != seen else ''}; "
+            f"'{type_.name}' was expected. Change the parameter's type, or the texture's format."
         )
     if desc.dims == "cube":
         raise BindError(f"{where} is {in_words(value)}; a call runs over the texels of lines, planes and volumes.")
     writes = access != "in"
-    kind = f"{'RW' * writes}Texture{_KINDS[desc.dims]}{'Array' * desc.array}<*>"
+    kind = f"{'RW' * writes}Texture{_KINDS[desc.dims]}{'Array' * desc.array}<{'*' if type_.name == seen else seen}>"
     wanted = TextureType(writes, False, desc.dims, desc.array, desc.format.seen, desc.format.channels)
     check_texture(where, device, value, wanted, type_.name)
     feed = TextureFeed(device, writes)
@@ -108,14 +115,19 @@ def texture_maker(where: str, device: DeviceCore, type_: SlangType, shape: Shape
     channels = (type_.shape or (1,))[0]
     if type_.scalar not in _RESULTS or type_.kind not in ("scalar", "vector") or channels not in CHANNELS:
         raise BindError(
-            f"{where}: _result='texture' holds values of float, uint or int, or vectors of 2 or 4 of them, not "
+            f"{where}: _result='texture' holds values of {', '.join(_RESULTS)}, or vectors of 2 or 4 of them, not "
             f"'{type_.name}'."
         )
     if not 1 <= len(shape) <= 3:
         raise BindError(
             f"{where}: _result='texture' takes a call of one to three dimensions; this one has {len(shape)}."
         )
-    format = FORMATS[f"{CHANNELS[channels]}32_{_RESULTS[type_.scalar]}"]
+    format = FORMATS[f"{CHANNELS[channels]}{_RESULTS[type_.scalar]}"]
+    if not images_of(where, device).stores(format):
+        raise UnsupportedError(
+            f"{where}: _result='texture' of '{type_.name}' is {format.name}, and kernels of this device write "
+            f"channels of 32 bits; return '{format.seen}{channels if channels > 1 else ''}', or leave _result out."
+        )
     x, y, z = (*shape[::-1], 1, 1)[:3]
     desc = describe(where, device, format, f"{len(shape)}d", x, y, z, 1, False, 1, None)
     return partial(create, where, device, desc)

@@ -16,8 +16,10 @@ from slangpy_rt.core.wording import in_words, meant
 # For each kind of channel: what functions see of it, its NumPy dtype and its bytes.
 _STORED = {
     ("8", "unorm"): "u1", ("8", "unorm_srgb"): "u1", ("16", "float"): "f2", ("32", "float"): "f4",
-    ("32", "uint"): "u4", ("32", "sint"): "i4",
+    ("32", "uint"): "u4", ("32", "sint"): "i4", ("16", "uint"): "u2", ("16", "sint"): "i2",
+    ("8", "uint"): "u1", ("8", "sint"): "i1",
 }  # fmt: skip
+_OWN = {"u1": "uint8_t", "i1": "int8_t", "u2": "uint16_t", "i2": "int16_t", "f2": "half"}
 _SEEN = {"unorm": "float", "unorm_srgb": "float", "float": "float", "uint": "uint", "sint": "int"}
 CHANNELS = {1: "r", 2: "rg", 4: "rgba"}
 
@@ -49,6 +51,11 @@ class Format:
     dtype: np.dtype[Any]
     seen: str
     nbytes: int
+
+    @property
+    def own(self) -> str:
+        """The Slang scalar of just the values that a channel stores: ``"half"``, ``"uint8_t"``; of unorm ``seen``."""
+        return self.seen if self.kind.startswith("unorm") else _OWN.get(self.dtype.str[1:], self.seen)
 
     @property
     def filters(self) -> bool:
@@ -111,5 +118,6 @@ def format_of(where: str, dtype: np.dtype[Any], channels: int, srgb: bool) -> Fo
             f"{f' with {channels}' if dtype == np.uint8 else ''}."
         )
     raise BindError(
-        f"{where}: an array of {dtype}; texels are uint8, float16, float32, uint32 or int32: use array.astype(...)."
+        f"{where}: an array of {dtype}; texels are float16, float32, or integers of 8, 16 or 32 bits: use "
+        "array.astype(...)."
     )

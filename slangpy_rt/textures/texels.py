@@ -17,8 +17,8 @@ Array = npt.NDArray[Any]
 RANKS = {"1d": 1, "2d": 2, "3d": 3, "cube": 2}
 
 
-def with_channels(where: str, array: Array, rank: int) -> Array:
-    """Return an array with a last dimension of 1, 2 or 4 channels; three become four, the last of them opaque.
+def with_channels(where: str, array: Array, rank: int, opaque: int) -> Array:
+    """Return an array with a last dimension of 1, 2 or 4 channels; three become four, the last of them ``opaque``.
 
     Raises
     ------
@@ -34,9 +34,6 @@ def with_channels(where: str, array: Array, rank: int) -> Array:
         )
     channels = array.shape[-1]
     if channels == 3:
-        opaque = np.iinfo(array.dtype).max if array.dtype.kind in "iu" else 1
-        if array.dtype in (np.uint32, np.int32):
-            opaque = 1
         last = np.full((*array.shape[:-1], 1), opaque, array.dtype)
         return np.concatenate([array, last], axis=-1)
     if channels not in CHANNELS:

@@ -72,7 +72,8 @@ class Texture(Laid):
             Of shape ``(height, width)`` or ``(height, width, channels)`` with 1 to 4 channels; of three channels it
             becomes four, with an alpha of 1. Of other types depth, layers or faces come first:
             ``(depth, height, width, channels)``, ``(layers, height, width)``, ``(6, height, width, channels)``.
-            Of dtype uint8 (0 to 255 are read as 0 to 1), float16, float32, uint32 or int32.
+            Of dtype float16, float32, or an integer of 8, 16 or 32 bits; 0 to 255 of uint8 are read as 0 to 1 unless
+            ``format`` says ``"rgba8_uint"``.
         mips : bool
             Whether to make all smaller levels too, each the mean of the one before.
         srgb : bool
@@ -100,13 +101,13 @@ class Texture(Laid):
         srgb, mips = flag(where, "srgb", srgb), flag(where, "mips", mips)
         dims, layered = dims_of(where, type)
         outer = layered or dims == "cube"
-        data = with_channels(where, as_array(f"{where}: array", array), RANKS[dims] + outer)
-        if format is not None:
-            found = format_named(where, format)
-            if srgb and found.kind != "unorm_srgb":
-                raise BindError(f"{where}: srgb=True beside format={found.name!r}; leave one of them out.")
-        else:
-            found = format_of(where, data.dtype, data.shape[-1], srgb)
+        asked = None if format is None else format_named(where, format)
+        if srgb and asked is not None and asked.kind != "unorm_srgb":
+            raise BindError(f"{where}: srgb=True beside format={asked.name!r}; leave one of them out.")
+        data = as_array(f"{where}: array", array)
+        opaque = 255 if data.dtype == np.uint8 and (asked is None or asked.filters) else 1
+        data = with_channels(where, data, RANKS[dims] + outer, opaque)
+        found = asked or format_of(where, data.dtype, data.shape[-1], srgb)
         data = converted(where, data, found)
         layers = data.shape[0] if outer else 1
         depth, height, width = (1, 1, 1, *data.shape[outer:-1])[-3:]

@@ -35,6 +35,12 @@ KINDS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 CUBES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {"cube": ((6,), (5, 5)), "cube_array": ((12,), (5, 5))}
 RNG = np.random.default_rng(5)
 Array = npt.NDArray[Any]
+# Of each scalar that texels store as it is, the dtype and the format of one channel.
+STORED = {
+    "float": ("f4", "32_float"), "half": ("f2", "16_float"), "uint": ("u4", "32_uint"), "int": ("i4", "32_sint"),
+    "uint16_t": ("u2", "16_uint"), "int16_t": ("i2", "16_sint"), "uint8_t": ("u1", "8_uint"),
+    "int8_t": ("i1", "8_sint"),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +53,18 @@ def module(device: spy.Device) -> spy.Module:
 def needs_textures(requires: Requires) -> None:
     """Devices without textures are left out."""
     requires("textures")
+
+
+def every_value(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """Random values of a dtype, its least and largest ones among them."""
+    if dtype.kind == "f":
+        values = RNG.normal(size=shape).astype(dtype)
+        values.flat[:2] = np.finfo(dtype).min, np.finfo(dtype).max
+        return values
+    info = np.iinfo(dtype)
+    values = RNG.integers(info.min, info.max, shape, dtype, endpoint=True)
+    values.flat[:2] = info.min, info.max
+    return values
 
 
 def size_of(kind: str, level: int) -> tuple[int, ...]:
@@ -131,11 +149,15 @@ def test_texel_by_texel(device: spy.Device, module: spy.Module, requires: Requir
 
 @pytest.mark.parametrize("channels", [1, 2, 4])
 @pytest.mark.parametrize("dims", [1, 2, 3])
-@pytest.mark.parametrize("scalar", ["float", "uint", "int"])
-def test_results(device: spy.Device, module: spy.Module, scalar: str, dims: int, channels: int) -> None:
-    dtype = np.dtype({"float": np.float32, "uint": np.uint32, "int": np.int32}[scalar])
+@pytest.mark.parametrize("scalar", STORED)
+def test_results(
+    device: spy.Device, module: spy.Module, requires: Requires, scalar: str, dims: int, channels: int
+) -> None:
+    dtype, kind = np.dtype(STORED[scalar][0]), STORED[scalar][1]
+    if dtype.itemsize < 4:
+        requires(scalar, "writes of narrow channels")
     shape = (4, 3, 5)[-dims:]
-    values = RNG.integers(-99 if scalar == "int" else 0, 2**20, (*shape, channels)).astype(dtype)
+    values = every_value(dtype, (*shape, channels))
     values = values[..., 0] if channels == 1 else values
     name = scalar if channels == 1 else f"{scalar}{channels}"
     given = spy.Tensor.from_numpy(device, values, name)
@@ -144,17 +166,35 @@ def test_results(device: spy.Device, module: spy.Module, scalar: str, dims: int,
         assert isinstance(result, spy.Texture)
         assert result.type == f"{dims}d" and result.shape == shape
         assert (result.width, result.height, result.depth) == (*shape[::-1], 1, 1)[:3]
-        kind = {"float": "float", "uint": "uint", "int": "sint"}[scalar]
-        assert result.format == f"{['r', 'rg', '', 'rgba'][channels - 1]}32_{kind}"
+        assert result.format == f"{['r', 'rg', '', 'rgba'][channels - 1]}{kind}"
         np.testing.assert_array_equal(result.to_numpy(), values)
+        # Texel by texel, and into a texture that is there.
+        read = module.same.map(name)(result, _result="numpy")
+        assert read.dtype == dtype
+        np.testing.assert_array_equal(read, values)
+        other = spy.Texture.from_numpy(device, np.zeros_like(values), type=f"{dims}d", format=result.format)
+        module.same.map(name)(result, _result=other)
+        np.testing.assert_array_equal(other.to_numpy(), values)
 
 
-@pytest.mark.parametrize("name", ["half", "uint8_t", "int16_t", "double", "float3"])
+@pytest.mark.parametrize("name", ["double", "int64_t", "float3", "half3"])
 def test_results_that_no_texel_holds(device: spy.Device, module: spy.Module, requires: Requires, name: str) -> None:
-    requires(name if name != "float3" else "textures")
+    requires(name.removesuffix("3"))
     given = spy.Tensor.zeros(device, (2, 2), name)
     with pytest.raises(spy.BindError, match=rf"vectors of 2 or 4 of them, not '{name}'\.$"):
         module.same(given, _result="texture")
+
+
+def test_results_that_the_device_does_not_write(
+    device: spy.Device, module: spy.Module, requires: Requires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requires("half")
+    images = type(device.backend)
+    monkeypatch.setattr(images, "stores", lambda self, format: format.dtype.itemsize == 4, raising=False)
+    given = spy.Tensor.zeros(device, (2, 2), "half4")
+    with pytest.raises(spy.UnsupportedError, match=r"'half4' is rgba16_float, .* 32 bits; return 'float4'"):
+        module.same(given, _result="texture")
+    assert module.same(spy.Tensor.zeros(device, (2, 2), "float4"), _result="texture").format == "rgba32_float"
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (8, 2), (4, 128), (2, 2, 2), (3, 16, 5), (2, 128, 4)])

@@ -13,7 +13,7 @@ from slangpy_rt.backends.images import MOST_LEVELS, Image, ImageDesc, Images, Sa
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.formats import Format
 
-_KINDS = {"unorm": 0, "unorm_srgb": 1, "float": 3, "uint": 4, "sint": 5}
+_KINDS = {"unorm": 0, "unorm_srgb": 1, "float": 3, "uint": 4, "sint": 4}
 _HALF = 2
 # struct _spy_Image and struct _spy_Level.
 _HEAD, _LEVEL = struct.Struct("<4iQq48s"), struct.Struct("<Q4i2q")
@@ -134,6 +134,6 @@ def _srgb_curve() -> Any:
 
 def _borders(format: Format) -> bytes:
     """Return a texel of transparent black, one of opaque black and one of opaque white, in 16 bytes each."""
-    one = 255 if format.dtype == np.uint8 else 1
+    one = 255 if format.kind.startswith("unorm") else 1
     colors = np.array([[0, 0, 0, 0], [0, 0, 0, one], [one, one, one, one]], format.dtype)
     return b"".join(color[: format.channels].tobytes().ljust(16, b"\0") for color in colors)

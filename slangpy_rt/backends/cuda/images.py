@@ -20,10 +20,9 @@ from slangpy_rt.core.formats import Format
 from slangpy_rt.core.interrupts import apart
 
 # CUarray_format.
-_FORMATS = {("u1", "unorm"): 1, ("u1", "unorm_srgb"): 1, ("u4", "uint"): 3, ("i4", "sint"): 10,
-            ("f2", "float"): 16, ("f4", "float"): 32}  # fmt: skip
+_FORMATS = {"u1": 1, "u2": 2, "u4": 3, "i1": 8, "i2": 9, "i4": 10, "f2": 16, "f4": 32}
 # CUresourceViewFormat of one channel; of two it is the next number, and of four the one behind that.
-_VIEWS = {"u1": 1, "u4": 13, "i4": 16, "f2": 19, "f4": 22}
+_VIEWS = {"u1": 1, "i1": 4, "u2": 7, "i2": 10, "u4": 13, "i4": 16, "f2": 19, "f4": 22}
 # CUDA_ARRAY3D_LAYERED, _SURFACE_LDST and _CUBEMAP.
 _LAYERED, _SURFACE, _CUBEMAP = 1, 2, 4
 # CU_RESOURCE_TYPE_ARRAY and _MIPMAPPED_ARRAY; CU_MEMORYTYPE_DEVICE and _ARRAY.
@@ -77,7 +76,7 @@ class CudaImages(Images):
         told.width = desc.width
         told.height = desc.height if desc.dims != "1d" else 0
         told.depth = desc.depth if desc.dims == "3d" else desc.layers if desc.array or desc.dims == "cube" else 0
-        told.format = _FORMATS[desc.format.dtype.str[1:], desc.format.kind]
+        told.format = _FORMATS[desc.format.dtype.str[1:]]
         told.channels = desc.format.channels
         told.flags = _LAYERED * desc.array | _SURFACE * desc.writable | _CUBEMAP * (desc.dims == "cube")
         with self.inside[threading.get_ident()]:

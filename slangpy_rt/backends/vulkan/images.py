@@ -23,6 +23,8 @@ _FORMATS = {
     "r8_unorm": 9, "rg8_unorm": 16, "rgba8_unorm": 37, "rgba8_unorm_srgb": 43,
     "r16_float": 76, "rg16_float": 83, "rgba16_float": 97, "r32_float": 100, "rg32_float": 103, "rgba32_float": 109,
     "r32_uint": 98, "rg32_uint": 101, "rgba32_uint": 107, "r32_sint": 99, "rg32_sint": 102, "rgba32_sint": 108,
+    "r16_uint": 74, "rg16_uint": 81, "rgba16_uint": 95, "r16_sint": 75, "rg16_sint": 82, "rgba16_sint": 96,
+    "r8_uint": 13, "rg8_uint": 20, "rgba8_uint": 41, "r8_sint": 14, "rg8_sint": 21, "rgba8_sint": 42,
 }  # fmt: skip
 # VkImageType, and VkImageViewType without and with layers.
 _TYPES = {"1d": (0, 0, 4), "2d": (1, 1, 5), "3d": (2, 2, 2), "cube": (1, 3, 6)}
