@@ -409,9 +409,36 @@ inline _spy_Color _spy_cubeSampled(
     return part == 0 ? a : a + part * (_spy_cube(image, low + 1, s, face, u, 6 * number) - a);
 }
 
+// The texel at a place, for whole numbers, of which samplers blend none. Null if nothing has set the image.
+template<bool VOLUME> inline const uint8_t* _spy_nearest(
+    const _spy_Image* image, const _spy_Sampler* s, const float* u, float lod, const int32_t* o, int32_t layer)
+{
+    if (!image->levels)
+        return nullptr;
+    _spy_Sampler one = *s;
+    one.linear = 0;
+    one.mip = s->mip != 0;
+    float part;
+    const _spy_Level& l = image->level[_spy_lod(image, &one, lod, &part)];
+    int64_t x = _spy_axis(&one, 0, u[0], o[0], l.width).low, y = _spy_axis(&one, 1, u[1], o[1], l.height).low;
+    int64_t z = VOLUME ? _spy_axis(&one, 2, u[2], o[2], l.depth).low : layer;
+    return (x | y | z) < 0 ? image->border[s->border] : l.texels + z * l.slice + y * l.row + x * image->size;
+}
+inline const uint8_t* _spy_cubeNearest(
+    const _spy_Image* image, const _spy_Sampler* s, const float* direction, float lod, int32_t number)
+{
+    float u[2];
+    const int32_t none[3] = {};
+    _spy_Sampler inside = *s;
+    inside.wrap[0] = inside.wrap[1] = 2;
+    int32_t face = _spy_face(direction, u);
+    return _spy_nearest<false>(image, &inside, u, lod, none, 6 * number + face);
+}
+
 // Whole numbers are read as they are; floats as above.
 template<typename S> struct _spy_Channels
 {
+    static const bool BLENDS = true;
     typedef _spy_Color Texel;
     static Texel load(const _spy_Image* image, const uint8_t* at)
     {
@@ -453,6 +480,7 @@ template<typename S> struct _spy_Channels
 // Of 32, 16 and 8 bits.
 template<typename S, typename Short, typename Byte> struct _spy_WholeChannels
 {
+    static const bool BLENDS = false;
     typedef _spy_Whole Texel;
     static Texel load(const _spy_Image* image, const uint8_t* at)
     {
@@ -530,7 +558,7 @@ template<typename T, int SHAPE, bool ARRAY> struct _spy_Texture
 
     template<typename U> T SampleLevel(_spy_SamplerState s, U at, float lod) const
     {
-        if (SHAPE == 2 && !ARRAY)
+        if (SHAPE == 2 && !ARRAY && Channels::BLENDS)
         {
             float u[5] = {};
             _spy_Color c;
@@ -623,11 +651,18 @@ template<typename T, int SHAPE, bool ARRAY> struct _spy_Texture
             float given = __builtin_rintf(u[AXES]), most = float(SHAPE == 6 ? image->layers / 6 : image->layers) - 1;
             layer = int32_t(given > 0 ? (given < most ? given : most) : 0);
         }
-        if (SHAPE == 6)
-            return Convert::from(_spy_cubeSampled(image, s.record, u, lod, layer));
         if (SHAPE == 1)
             u[1] = 0.5f;
-        return Convert::from(_spy_sampled<SHAPE == 3>(image, s.record, u, lod, o, layer));
+        if constexpr (!Channels::BLENDS)
+        {
+            const uint8_t* texel = SHAPE == 6 ? _spy_cubeNearest(image, s.record, u, lod, layer)
+                                              : _spy_nearest<SHAPE == 3>(image, s.record, u, lod, o, layer);
+            return Convert::from(texel ? Channels::load(image, texel) : typename Channels::Texel{});
+        }
+        else if (SHAPE == 6)
+            return Convert::from(_spy_cubeSampled(image, s.record, u, lod, layer));
+        else
+            return Convert::from(_spy_sampled<SHAPE == 3>(image, s.record, u, lod, o, layer));
     }
 };
 

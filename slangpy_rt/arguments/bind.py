@@ -231,7 +231,8 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
         return replace(inner, feed=feed, host=adapter.result_kind(value))
     if not isinstance(value, (NDBuffer, np.ndarray, Texture)):
         raise BindError(
-            f"{where}: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not {in_words(value)}."
+            f"{where}: pass a Tensor, an NDBuffer, a NumPy array, a Texture, one of their types, or one of 'numpy', "
+            f"'tensor', 'ndbuffer', 'texture', 'torch', not {in_words(value)}."
         )
     element = scope.struct(type_)
     if isinstance(value, Texture):

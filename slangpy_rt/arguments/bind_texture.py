@@ -10,7 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.arguments.containers import container
 from slangpy_rt.arguments.nested_feeds import ConvertedFeed
+from slangpy_rt.arguments.sampled_textures import image_advice
 from slangpy_rt.arguments.texture_feeds import SamplerFeed, TextureFeed
 from slangpy_rt.arguments.texture_types import SAMPLER, TextureType, texture_type
 from slangpy_rt.backends.images import ImageDesc
@@ -55,7 +57,9 @@ def bind_resource(where: str, device: DeviceCore, param: Param, value: Any) -> B
     wanted = texture_type(type_)
     assert wanted is not None
     if not isinstance(value, Texture):
-        raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes a Texture, as Texture.from_numpy makes.")
+        named = value.get("_type") if isinstance(value, dict) else None
+        words = f"the value of a struct '{named}'" if isinstance(named, str) else in_words(value)
+        raise BindError(f"{where} is {words}; '{type_.name}' takes a Texture, as Texture.from_numpy makes.")
     check_texture(where, device, value, wanted, type_.name)
     access = "inout" if wanted.writes else "in"
     sampler, via = value.layout.sampler if wanted.combined else None, ""
@@ -86,9 +90,14 @@ def bind_texels(where: str, device: DeviceCore, name: str, type_: SlangType, acc
         for scalar in (desc.format.seen, desc.format.own)
     )
     if type_.name not in (seen, own):
+        change = (
+            "Copy the texels, tensor.copy_from(texture), and pass the Tensor."
+            if container(type_) is not None or type_.kind == "pointer"
+            else image_advice(type_) or "Change the parameter's type, or the texture's format."
+        )
         raise BindError(
             f"{where} is {in_words(value)}, whose texels are '{seen}'{f' or {own!r}' if own != seen else ''}; "
-            f"'{type_.name}' was expected. Change the parameter's type, or the texture's format."
+            f"'{type_.name}' was expected. {change}"
         )
     if desc.dims == "cube":
         raise BindError(f"{where} is {in_words(value)}; a call runs over the texels of lines, planes and volumes.")
@@ -129,7 +138,7 @@ def texture_maker(where: str, device: DeviceCore, type_: SlangType, shape: Shape
             f"channels of 32 bits; return '{format.seen}{channels if channels > 1 else ''}', or leave _result out."
         )
     x, y, z = (*shape[::-1], 1, 1)[:3]
-    desc = describe(where, device, format, f"{len(shape)}d", x, y, z, 1, False, 1, None)
+    desc = describe(f"{where}: _result='texture'", device, format, f"{len(shape)}d", x, y, z, 1, False, 1, None)
     return partial(create, where, device, desc)
 
 
@@ -178,12 +187,12 @@ def _bind_sampler(where: str, device: DeviceCore, param: Param, value: Any) -> B
     if isinstance(value, dict):
         # Equal descriptions are one sampler, so that each call finds it again.
         made = sampler_of(where, device, value)
-        inner = SamplerFeed(made.layout.desc)
+        inner = SamplerFeed(made.layout)
         feed: Any = ConvertedFeed(lambda v: sampler_of(where, device, v), inner, False)
     elif isinstance(value, Sampler):
         if value.device is not device:
             raise BindError(f"{where} is on {another(value.device, device)}; the module runs on {device!r}.")
-        feed = SamplerFeed(value.layout.desc)
+        feed = SamplerFeed(value.layout)
     else:
         raise BindError(
             f"{where} is {in_words(value)}; '{param.type.name}' takes a Sampler, as device.create_sampler() makes, "

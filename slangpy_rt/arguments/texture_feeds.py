@@ -11,6 +11,7 @@ from slangpy_rt.backends.images import SamplerDesc
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.runtime.core import DeviceCore
 from slangpy_rt.textures.layout import use_of
+from slangpy_rt.textures.sampler import SamplerLayout
 
 
 class TextureFeed(Feed):
@@ -71,12 +72,13 @@ class SamplerFeed(Feed):
 
     Parameters
     ----------
-    desc : SamplerDesc or None
-        The only sampler that the prepared call serves, where textures' numbers name it.
+    layout : SamplerLayout
+        What is known of the samplers that the prepared call serves.
     """
 
-    def __init__(self, desc: SamplerDesc | None) -> None:
-        self.desc = desc
+    def __init__(self, layout: SamplerLayout) -> None:
+        self.desc = layout.desc
+        self.blends = layout.blends
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         if self.desc is not None and value.desc != self.desc:

@@ -1,7 +1,8 @@
-"""Which sampler each texture of a call is looked up with, on devices where a texture's number names its sampler too.
+"""Which sampler each texture of a call is looked up with, and which samplers a call does not take.
 
-There, a sampler that is an argument by itself has no number. It belongs to the textures of the call that have none of
-their own, if it is the only one; a sampler that belongs to no texture is refused, so that none is ignored.
+On devices where a texture's number names its sampler too, a sampler that is an argument by itself
+has no number. It belongs to the textures of the call that have none of their own, if it is the only one; a sampler
+that belongs to no texture is refused, so that none is ignored.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from slangpy_rt.arguments.nested_feeds import ConvertedFeed
 from slangpy_rt.arguments.texture_feeds import SamplerFeed, TextureFeed
 from slangpy_rt.backends.base import Backend
 from slangpy_rt.backends.images import Images, SamplerDesc
-from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.errors import BindError, UnsupportedError
 
 
 def pair_samplers(title: str, backend: Backend, every: Sequence[Bound]) -> None:
@@ -54,6 +55,34 @@ def pair_samplers(title: str, backend: Backend, every: Sequence[Bound]) -> None:
             )
 
 
+def refuse_blending(title: str, every: Sequence[Bound]) -> None:
+    """Refuse a sampler that blends texels, in a call whose textures all hold whole numbers.
+
+    Drivers give any number there (Vulkan 1.3, ``VUID-vkCmdDispatch-magFilter-04553`` and ``mipmapMode-04770``).
+
+    Raises
+    ------
+    BindError
+        If there is one.
+    """
+    leaves = [leaf for b in every for leaf in b.leaves]
+    read = [leaf for leaf in leaves if leaf.texture is not None and leaf.mode == "handle" and leaf.access == "in"]
+    if not read or any(leaf.texture.desc.format.filters for leaf in read if leaf.texture is not None):
+        return
+    for leaf in leaves:
+        feed = _feed_of(leaf)
+        if feed is not None and feed.blends:
+            raise BindError(
+                f"{title}: argument '{leaf.name}' is a sampler that blends, and the texels of '{read[0].name}' are "
+                "whole numbers, of which there are no means; pass filter='nearest' and mip='nearest'."
+            )
+
+
 def _sampler_of(leaf: Bound) -> SamplerDesc | None:
+    feed = _feed_of(leaf)
+    return None if feed is None else feed.desc
+
+
+def _feed_of(leaf: Bound) -> SamplerFeed | None:
     feed = leaf.feed.inner if isinstance(leaf.feed, ConvertedFeed) else leaf.feed
-    return feed.desc if isinstance(feed, SamplerFeed) else None
+    return feed if isinstance(feed, SamplerFeed) else None

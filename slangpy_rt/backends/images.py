@@ -69,6 +69,11 @@ class SamplerDesc(NamedTuple):
     least: float
     most: float
 
+    @property
+    def blends(self) -> bool:
+        """Whether it makes means of texels or of levels, which textures of whole numbers do not have."""
+        return "linear" in (self.filter, self.mip)
+
 
 class Image(Buffer):
     """An image on a device. It is a Buffer, so that launches order it and keep it as they do arrays.

@@ -25,7 +25,7 @@ from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.seeds import bind_seed
 from slangpy_rt.arguments.texture_conflicts import keep_apart
 from slangpy_rt.arguments.texture_feeds import TextureFeed
-from slangpy_rt.arguments.texture_samplers import pair_samplers
+from slangpy_rt.arguments.texture_samplers import pair_samplers, refuse_blending
 from slangpy_rt.backends.base import Kernel
 from slangpy_rt.calls.array_call import ArrayCall
 from slangpy_rt.calls.found_array_call import FoundArrayCall
@@ -205,6 +205,7 @@ def _finish(
     """Emit and load the kernel, and make the PreparedCall; a call without elements loads none."""
     device, every, count = scope.device, description.bound, description.count
     leaves = [leaf for b in every for leaf in b.leaves]
+    refuse_blending(description.spec.title, every)
     pair_samplers(description.spec.title, device.backend, every)
     keep_apart(description.spec.title, every, len(description.shape))
     written = tuple([_is_written(b, options.derivative) for b in leaves if b.feed.buffers])

@@ -37,7 +37,8 @@ class Image:
     filter : str
         ``"linear"`` mixes the four nearest texels, ``"nearest"`` takes one.
     mips : bool
-        Whether there are smaller levels, each texel the mean of two by two, down to one texel.
+        Whether there are smaller levels, each of half the size, down to one texel. A texel is the mean of those that
+        it covers: of two by two, and where a size is odd of parts of three.
 
     Raises
     ------
@@ -140,7 +141,8 @@ def modes(where: str, wrap: Any, filter: Any) -> tuple[list[int], int]:
         If there are no such ones.
     """
     wraps = (wrap, wrap) if isinstance(wrap, str) else wrap
-    if not isinstance(wraps, (tuple, list)) or len(wraps) != 2 or any(w not in _WRAPS for w in wraps):
+    known = isinstance(wraps, (tuple, list)) and all(isinstance(w, str) and w in _WRAPS for w in wraps)
+    if not known or len(wraps) != 2:
         raise BindError(f"{where}: wrap is {in_words(wrap)}; one or two of {', '.join(_WRAPS)} were expected.")
     if not isinstance(filter, str) or filter not in _FILTERS:
         raise BindError(f"{where}: filter is {in_words(filter)}; 'nearest' or 'linear' was expected.")

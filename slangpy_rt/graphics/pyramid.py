@@ -13,7 +13,7 @@ from slangpy_rt.graphics.runner import Runner
 
 
 class Pyramid:
-    """A picture in one Tensor, its smaller levels behind it; each texel of these is the mean of two by two.
+    """A picture in one Tensor, its smaller levels behind it; each texel of these is the mean of those it covers.
 
     A contiguous picture without smaller levels is used in place. Others are copied; a copy's gradient begins at 0.
 

@@ -66,6 +66,10 @@ _NO_LEVEL = (
     "the function uses {used} of a texture, which this device does not have where no pixels are drawn: only those "
     "have neighbours from which a level of detail follows. Use SampleLevel(sampler, at, level)."
 )
+_NO_GRADIENTS = (
+    "the function uses {used} of a texture, which this device does not have. Compute the level, and use "
+    "SampleLevel(sampler, at, level), or run it on a device of type vulkan."
+)
 _NO_LINES = (
     "the function reads a Texture1D by Load or an index, for which Slang has nothing in CUDA. Use a Texture2D of "
     "height 1, or SampleLevel with the filter 'nearest'."
@@ -154,7 +158,9 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), k
     if used := uses_resources(code, form, textures):
         raise UnsupportedError(_UNSET.format(used=used))
     if textures and (used := sampling_method(code, form)):
-        raise UnsupportedError(_NO_LINES if "fetch" in used else _NO_LEVEL.format(used=used))
+        if "fetch" in used:
+            raise UnsupportedError(_NO_LINES)
+        raise UnsupportedError((_NO_GRADIENTS if "Grad" in used else _NO_LEVEL).format(used=used))
     if textures and form == "cuda" and (used := lacking_method(code)):
         raise UnsupportedError(NO_METHOD.format(used=used))
     if breaks(code, form):
@@ -180,7 +186,7 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), k
     if target.program:
         _check_complete(code, form)
     if target.entry == "range":
-        _check_body(has_no_body(code, form))
+        check_body(has_no_body(code, form))
         if reads_parameters(code):
             raise UnsupportedError(_UNFILLED.format(named=_named_buffers(texts)))
     return code
@@ -302,8 +308,19 @@ def check_groups(used: str) -> None:
         )
 
 
-def _check_body(used: str) -> None:
-    """Refuse a function that has no implementation for this device; `used` is its name, or empty."""
+def check_body(used: str) -> None:
+    """Refuse a function that has no implementation for this device.
+
+    Parameters
+    ----------
+    used : str
+        The name of a function that a kernel uses and that has no text for its target; empty if there is none.
+
+    Raises
+    ------
+    UnsupportedError
+        If the name is not empty.
+    """
     if not used or NEEDS_GROUPS.fullmatch(used):
         check_groups(used)
         return

@@ -17,6 +17,7 @@ from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore, another
 from slangpy_rt.textures.layout import shape_of
 from slangpy_rt.textures.sampler import images_of
+from slangpy_rt.textures.texels import native
 
 
 def write(device: DeviceCore, image: Image, level: int, layer: int, texels: npt.NDArray[Any]) -> None:
@@ -80,7 +81,7 @@ def copied_from(where: str, texture: Any, level: int, layer: int, source: Any) -
         dense = source if source.is_contiguous and source.address % 16 == 0 else _copy_of(source)
         copy(device, texture.image, level, layer, dense.buffer, dense.address - dense.buffer.address, True)
         return
-    array = as_array(f"{where}: source", source)
+    array = native(as_array(f"{where}: source", source))
     if array.dtype != desc.format.dtype or not _is_shape(array.shape, inner, desc.format.channels):
         raise ShapeError(_expected(where, array, texture, inner))
     write(device, texture.image, level, layer, np.ascontiguousarray(array))

@@ -1,13 +1,13 @@
-"""Checks what a texture is described by, and puts it into an ImageDesc. No texture is made here."""
+"""Checks what a texture is described by, puts it into an ImageDesc, and makes images of it; it makes no textures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from slangpy_rt.backends.images import MOST_LEVELS, ImageDesc, Images
+from slangpy_rt.backends.images import MOST_LEVELS, Image, ImageDesc, Images
 from slangpy_rt.core.checks import whole
-from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
+from slangpy_rt.core.errors import BindError, OutOfMemoryError, ShapeError, UnsupportedError
 from slangpy_rt.core.formats import CHANNELS, Format
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore
@@ -44,6 +44,18 @@ def describe(
     every = min(max(x, y, z).bit_length(), MOST_LEVELS)
     asked = whole(where, "mip_count", levels, 0, every)
     return ImageDesc(format, dims, x, y, z, layers, array, asked or every, _writable(where, backend, format, usage))
+
+
+def create_image(where: str, device: DeviceCore, desc: ImageDesc) -> Image:
+    """Make an image that was described, whose texels are undefined."""
+    device.check_open()
+    backend = images_of(where, device)
+    try:
+        return backend.create_image(desc)
+    except OutOfMemoryError:
+        # Work that is still queued may hold freed memory.
+        device.synchronize()
+        return backend.create_image(desc)
 
 
 def dims_of(where: str, type: Any) -> tuple[str, bool]:

@@ -79,7 +79,11 @@ class Sampler(Laid):
         backend = images_of(where, device)
         # The number that kernels find it by; 0 where each texture's own number names its sampler too.
         self.address = 0 if backend.paired else backend.sampler_handle(self.desc)
-        self.layout = sampler_layout(device, self.desc if backend.paired else None)
+        self.layout = sampler_layout(device, self.desc.blends, self.desc if backend.paired else None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        d = self.desc
+        return Sampler, (self.device, d.filter, d.wrap, d.mip, d.anisotropy, d.border, d.bias, d.least, d.most)
 
     def __repr__(self) -> str:
         d = self.desc
@@ -88,19 +92,30 @@ class Sampler(Laid):
 
 
 class SamplerLayout:
-    """What prepared calls have to know of samplers: the device, and where textures name their samplers, which."""
+    """What prepared calls have to know of samplers.
 
-    __slots__ = ("__weakref__", "desc", "device")
+    Attributes
+    ----------
+    device : DeviceCore
+        The device whose kernels use them.
+    blends : bool
+        Whether they make means of texels or of levels.
+    desc : SamplerDesc or None
+        The only one that it stands for, where textures name their samplers.
+    """
 
-    def __init__(self, device: DeviceCore, desc: SamplerDesc | None) -> None:
+    __slots__ = ("__weakref__", "blends", "desc", "device")
+
+    def __init__(self, device: DeviceCore, blends: bool, desc: SamplerDesc | None) -> None:
         self.device = device
+        self.blends = blends
         self.desc = desc
 
 
-def sampler_layout(device: DeviceCore, desc: SamplerDesc | None) -> SamplerLayout:
+def sampler_layout(device: DeviceCore, blends: bool, desc: SamplerDesc | None) -> SamplerLayout:
     """Return the interned layout of samplers of a device."""
-    key = ("sampler", desc)
-    return interned(device, key, lambda: SamplerLayout(device, desc))
+    key = ("sampler", blends, desc)
+    return interned(device, key, lambda: SamplerLayout(device, blends, desc))
 
 
 def describe(

@@ -17,6 +17,11 @@ Array = npt.NDArray[Any]
 RANKS = {"1d": 1, "2d": 2, "3d": 3, "cube": 2}
 
 
+def native(array: Array) -> Array:
+    """Return an array whose numbers are in the byte order of this machine."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
 def with_channels(where: str, array: Array, rank: int, opaque: int) -> Array:
     """Return an array with a last dimension of 1, 2 or 4 channels; three become four, the last of them ``opaque``.
 

@@ -12,17 +12,17 @@ from slangpy_rt.backends.images import Image, ImageDesc
 from slangpy_rt.core.checks import flag, short_tracebacks, whole
 from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import element_type
-from slangpy_rt.core.errors import BindError, OutOfMemoryError
+from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.formats import format_named, format_of
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore, a_device
 from slangpy_rt.textures.copies import copied_from, copied_to, read, write
-from slangpy_rt.textures.description import MOST_LAYERS, describe, dims_of
+from slangpy_rt.textures.description import MOST_LAYERS, create_image, describe, dims_of
 from slangpy_rt.textures.layout import TextureLayout, TextureUse, UsedTexture, layout_of, shape_of
 from slangpy_rt.textures.sampler import images_of, sampler_of
-from slangpy_rt.textures.texels import RANKS, converted, smaller, with_channels
+from slangpy_rt.textures.texels import RANKS, converted, native, smaller, with_channels
 
 
 @short_tracebacks("from_numpy", "to_numpy", "copy_from", "copy_to", "mip", "generate_mips", "with_sampler")
@@ -104,7 +104,7 @@ class Texture(Laid):
         asked = None if format is None else format_named(where, format)
         if srgb and asked is not None and asked.kind != "unorm_srgb":
             raise BindError(f"{where}: srgb=True beside format={asked.name!r}; leave one of them out.")
-        data = as_array(f"{where}: array", array)
+        data = native(as_array(f"{where}: array", array))
         opaque = 255 if data.dtype == np.uint8 and (asked is None or asked.filters) else 1
         data = with_channels(where, data, RANKS[dims] + outer, opaque)
         found = asked or format_of(where, data.dtype, data.shape[-1], srgb)
@@ -198,7 +198,26 @@ class Texture(Laid):
 
     def __repr__(self) -> str:
         level = "" if self.layout.level is None else f", level {self.layout.level}"
-        return f"{self.summary}{level} on {self.device.name!r}"
+        sampler = "" if self.layout.sampler is None else ", with a sampler"
+        return f"{self.summary}{level}{sampler} on {self.device.name!r}"
+
+    def __copy__(self) -> Texture:
+        """Return another texture of the same memory."""
+        return self.of(self.layout, self.image)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from slangpy_rt.textures.pickled import state_of, texture_of_state
+
+        return texture_of_state, state_of(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Return the texels of the largest level for NumPy, in the shape that ``from_numpy`` takes."""
+        if copy is False:
+            raise ValueError(f"{self.summary} becomes a NumPy array by a copy; copy=False asks for none.")
+        desc = self.layout.desc
+        layered = desc.array or desc.dims == "cube"
+        found = np.stack([self.to_numpy(layer=k) for k in range(desc.layers)]) if layered else self.to_numpy()
+        return found if dtype is None else found.astype(dtype)
 
     def _repr_png_(self) -> bytes | None:
         """Return a PNG of the largest level of a plain texture, for notebooks; None if there is none to show."""
@@ -325,11 +344,21 @@ class Texture(Laid):
         ----------
         sampler : Sampler or dict
             A sampler, or the arguments of ``Device.create_sampler``.
+
+        Raises
+        ------
+        BindError
+            If it is no sampler, of another device, or blends texels that are whole numbers.
         """
         where = "Texture.with_sampler"
         found = sampler_of(where, self.device, sampler)
         if found.device is not self.device:
             raise BindError(f"{where}: the sampler is of {found.device!r}, the texture of {self.device!r}.")
+        if found.desc.blends and not self.layout.desc.format.filters:
+            raise BindError(
+                f"{where}: the sampler blends, and the texels of {in_words(self)} are whole numbers, of which there "
+                "are no means; pass filter='nearest' and mip='nearest'."
+            )
         return self.of(layout_of(self.device, self.layout.desc, self.layout.level, found.desc), self.image)
 
     def _place(self, where: str, mip: Any, layer: Any) -> tuple[int, int]:
@@ -382,12 +411,4 @@ def create_texture(
 
 def create(where: str, device: DeviceCore, desc: ImageDesc) -> Texture:
     """Make a texture that was described."""
-    device.check_open()
-    backend = images_of(where, device)
-    try:
-        image = backend.create_image(desc)
-    except OutOfMemoryError:
-        # Work that is still queued may hold freed memory.
-        device.synchronize()
-        image = backend.create_image(desc)
-    return Texture.of(layout_of(device, desc), image)
+    return Texture.of(layout_of(device, desc), create_image(where, device, desc))

@@ -43,14 +43,19 @@ def _places(count: int, rows: int, columns: int) -> Array:
     return at
 
 
+def _shares(n: int) -> Array:
+    """How much each of n texels counts in each of n // 2: the lengths that they have in common, of 1 in sum."""
+    m = max(n // 2, 1)
+    edges = np.arange(m + 1) * n / m
+    low, high = np.maximum(edges[:-1, None], np.arange(n)), np.minimum(edges[1:, None], np.arange(n) + 1)
+    return np.maximum(high - low, 0) * m / n
+
+
 def _levels(texels: Array) -> list[Array]:
     found = [texels.astype(np.float64)]
     while max(found[-1].shape[:2]) > 1:
-        a = found[-1]
-        rows, columns = (max(n // 2, 1) for n in a.shape[:2])
-        y = np.minimum(2 * np.arange(rows)[:, None] + [0, 1], a.shape[0] - 1)
-        x = np.minimum(2 * np.arange(columns)[:, None] + [0, 1], a.shape[1] - 1)
-        found.append(a[y[:, None, :, None], x[None, :, None, :]].mean((2, 3)))
+        rows, columns = found[-1].shape[:2]
+        found.append(np.einsum("ij,kl,jlc->ikc", _shares(rows), _shares(columns), found[-1]))
     return found
 
 
@@ -109,10 +114,12 @@ def test_gradients_are_those_of_pytorch(device: spy.Device, module: spy.Module, 
         assert (tangent * gradient).sum(dtype=np.float64) == pytest.approx(wanted_sum, rel=1e-4, abs=1e-3)
 
 
-def test_gradients_of_levels(device: spy.Device, module: spy.Module) -> None:
-    texels = RNG.random((8, 16, 4), np.float32)
+@sampled(2)
+@pytest.mark.parametrize("size", [(8, 16), (7, 13)])
+def test_gradients_of_levels(device: spy.Device, module: spy.Module, size: tuple[int, int]) -> None:
+    texels = RNG.random((*size, 4), np.float32)
     at = RNG.uniform(0, 1, (200, 2)).astype(np.float32)
-    level = RNG.uniform(0.1, 2.9, 200).astype(np.float32)
+    level = RNG.uniform(0.1, 1.9, 200).astype(np.float32)
     gradient = RNG.normal(size=(200, 4)).astype(np.float32)
     image = spy.Image(spy.Tensor.from_numpy(device, texels, "float4").with_grads(), "clamp", mips=True)
     how = spy.Tensor.from_numpy(device, level).with_grads()
@@ -125,8 +132,9 @@ def test_gradients_of_levels(device: spy.Device, module: spy.Module) -> None:
     place = torch.from_numpy(at).double().requires_grad_(True)
     lod = torch.from_numpy(level).double().requires_grad_(True)
     levels = [base]
-    for _ in range(3):
-        levels.append(torch.nn.functional.avg_pool2d(levels[-1], 2))
+    for _ in range(2):
+        rows_of, columns_of = (torch.from_numpy(_shares(n)) for n in levels[-1].shape[2:])
+        levels.append(torch.einsum("ij,kl,bcjl->bcik", rows_of, columns_of, levels[-1]))
     rows = [
         torch.nn.functional.grid_sample(x, 2 * place[None, None] - 1, padding_mode="border", align_corners=False)
         for x in levels
@@ -196,6 +204,15 @@ def test_textures_and_images_in_one_function(device: spy.Device, module: spy.Mod
 
 
 @one_device
+def test_levels_of_odd_sizes_are_means(device: spy.Device, module: spy.Module) -> None:
+    """The smallest level is the mean of all texels, whatever the size; it is one of them with a size of 1."""
+    for size in ((5, 7), (1, 7), (3, 1), (1, 1), (6, 5)):
+        texels = RNG.random((*size, 4), np.float32)
+        image = spy.Image(spy.Tensor.from_numpy(device, texels, "float4"), mips=True)
+        found = np.asarray(module.look(image, np.array([0.5, 0.5], np.float32), float(image.levels - 1)))
+        np.testing.assert_allclose(found, texels.mean((0, 1)), atol=1e-6)
+
+
 def test_what_is_refused(device: spy.Device, module: spy.Module) -> None:
     good = spy.Tensor.zeros(device, (2, 3), "float4")
     for match, call in {
@@ -205,6 +222,8 @@ def test_what_is_refused(device: spy.Device, module: spy.Module) -> None:
         r"shape \(0, 3\)": lambda: spy.Image(spy.Tensor.zeros(device, (0, 3))),
         "wrap is 'wrap'": lambda: spy.Image(good, "wrap"),
         "wrap is 3": lambda: spy.Image(good, 3),
+        r"wrap is \[array": lambda: spy.Image(good, [np.zeros(2), "repeat"]),
+        "Pass an Image, spy.Image": lambda: module.first(good, [0.5, 0.5]),
         "filter is None": lambda: spy.Image(good, filter=None),  # type: ignore[arg-type]
         "have no gradient": lambda: spy.Image(good, mips=True).backward(),
     }.items():

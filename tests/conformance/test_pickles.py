@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.conftest import Requires
 from tests.depth import deep, one_device
 
 # What these test depends little on the device.
@@ -48,6 +49,53 @@ def test_tensors(device: spy.Device, dtype: str, protocol: int) -> None:
     np.testing.assert_array_equal(found.to_numpy(), values)
     found.clear()
     np.testing.assert_array_equal(tensor.to_numpy(), values)
+
+
+KINDS = {
+    "1d": (9,), "2d": (6, 7), "3d": (3, 4, 5), "cube": (6, 5, 5), "1d_array": (2, 9), "2d_array": (2, 6, 7),
+    "cube_array": (12, 5, 5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("way", [again, copy.deepcopy])
+def test_textures(device: spy.Device, requires: Requires, kind: str, way: Any) -> None:
+    requires("textures")
+    texels = np.random.default_rng(2).random((*KINDS[kind], 4), np.float32)
+    how = device.create_sampler(filter="nearest", wrap="clamp")
+    texture = spy.Texture.from_numpy(device, texels, mips=True, type=kind)
+    for given in (texture, texture.with_sampler(how)):
+        found = way(given)
+        assert found.layout is given.layout and found.image is not given.image
+        for level in range(texture.mip_count):
+            for layer in range(texture.layout.desc.layers):
+                np.testing.assert_array_equal(found.to_numpy(level, layer), texture.to_numpy(level, layer))
+    one = way(texture.mip(1))
+    assert one.mip_count == 1
+    np.testing.assert_array_equal(np.asarray(one), np.asarray(texture.mip(1)))
+
+
+def test_textures_of_other_uses(device: spy.Device, requires: Requires) -> None:
+    requires("textures")
+    curved = spy.Texture.from_numpy(device, np.zeros((2, 2, 4), np.uint8), srgb=True)
+    read = spy.Texture.from_numpy(device, np.zeros((2, 2), np.int32), usage="shader_resource")
+    for texture in (curved, read):
+        assert again(texture).layout is texture.layout
+        assert copy.copy(texture).image is texture.image
+
+
+def test_samplers(device: spy.Device, requires: Requires) -> None:
+    """The number that kernels find a sampler by has no meaning in another process, so that a pickle holds none."""
+    requires("textures")
+    made = device.create_sampler(
+        filter="nearest", wrap=("clamp", "mirror", "border"), mip="none", border="white", bias=0.5, min_level=1,
+        max_level=3, anisotropy=4,
+    )  # fmt: skip
+    for found in (again(made), copy.copy(made), copy.deepcopy(made)):
+        assert (found.device, found.desc, found.address) == (device, made.desc, made.address)
+    forged = again(made)
+    forged.address = 12345
+    assert again(forged).address == made.address
 
 
 def test_views_are_values(device: spy.Device) -> None:

@@ -50,6 +50,33 @@ def test_functions_of_other_devices(device: spy.Device, call: str) -> None:
         module.f(X)
 
 
+@pytest.mark.parametrize(
+    ("statement", "used"),
+    [
+        ("if (x > 1) y += t.Gather(s, x).x;", "Gather of a texture"),
+        ("for (int i = 0; i < 2; ++i) y += t.GatherGreen(s, x).x;", "GatherGreen of a texture"),
+        ("y += t.CalculateLevelOfDetail(s, x);", "CalculateLevelOfDetail of a texture"),
+        ("y += foreign(x);", "foreign, of which there is text for other devices alone"),
+        ("if (x > 1) y += within(x);", "foreign, of which there is text for other devices alone"),
+    ],
+)
+def test_what_is_inlined_is_not_left_out(device: spy.Device, statement: str, used: str) -> None:
+    """Slang leaves out an inlined function without text for C++, and with it the statements around the call."""
+    if device.backend.target.format != "cpp":
+        pytest.skip("Slang checks the entry points of other targets for functions that they lack")
+    module = load(
+        device, f"left_out_{len(statement)}",
+        "[ForceInline] float foreign(float x) { __target_switch { case cuda: return x; case spirv: return x; } }\n"
+        "[ForceInline] float within(float x) { return 1 + foreign(x); }\n"
+        f"void f(Texture2D<float4> t, SamplerState s, float x, inout float y) {{ y += 1; {statement} y *= 2; }}",
+    )  # fmt: skip
+    texture = spy.Texture.from_numpy(device, np.ones((2, 2, 4), np.float32))
+    y = np.ones_like(X)
+    with pytest.raises(spy.UnsupportedError, match=f"^the function uses {used}"):
+        module.f(texture, {}, X, y)
+    assert (y == 1).all()
+
+
 def test_clock(device: spy.Device) -> None:
     if device.backend.target.format != "cpp":
         pytest.skip("Vulkan and CUDA have clocks of their own")

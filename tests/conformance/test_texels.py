@@ -42,6 +42,7 @@ void smaller(Texture2D<float4> a, RWTexture2D<float4> b, uint2 at) {
 uint4 whole(Texture2D<uint4> t, int2 at) { return t[at]; }
 struct Material { Texture2D<float4> color; SamplerState how; float gain; };
 float4 shade(Material m, float2 at) { return m.gain * m.color.SampleLevel(m.how, at, 0); }
+float first(Tensor<float, 2> t) { return t[0, 0]; }
 float4 either(float4 x) { return x; }
 float4 either(Texture2D<float4> t) { return 2 * t[uint2(0)]; }
 """
@@ -224,29 +225,6 @@ def test_cubes_have_no_seams(device: spy.Device, module: spy.Module) -> None:
                 np.testing.assert_allclose(found[0], found[1], atol=blended(device, axes=4, least=1e-3))
 
 
-def test_copies(device: spy.Device) -> None:
-    texels = image(3, 5, 4)
-    texture = spy.Texture.from_numpy(device, texels, mips=True)
-    tensor = spy.Tensor.empty(device, (3, 5), "float4")
-    tensor.copy_from(texture)
-    np.testing.assert_array_equal(tensor.to_numpy(), texels)
-    plain = spy.NDBuffer(device, "float", (3, 5, 4))
-    texture.copy_to(plain)
-    np.testing.assert_array_equal(plain.to_numpy(), texels)
-    wide = spy.Tensor.from_numpy(device, image(3, 10, 4))
-    texture.copy_from(wide[:, ::2])
-    np.testing.assert_array_equal(texture.to_numpy(), wide.to_numpy()[:, ::2])
-    texture.copy_from(tensor)
-    texture.generate_mips()
-    np.testing.assert_allclose(texture.to_numpy(texture.mip_count - 1)[0, 0], texels.mean((0, 1)), atol=1e-5)
-    other = device.create_texture("rgba32_float", 5, 3, array_length=2)
-    other.copy_from(texture, layer=1)
-    np.testing.assert_array_equal(other.to_numpy(layer=1), texels)
-    part = spy.Tensor.empty(device, (4, 5), "float4")[1:]
-    part.copy_from(texture)
-    np.testing.assert_array_equal(part.to_numpy(), texels)
-
-
 def test_a_level_from_the_one_before(device: spy.Device, module: spy.Module, requires: Requires) -> None:
     requires("levels apart")
     texture = spy.Texture.from_numpy(device, image(8, 8, 4), mips=True)
@@ -315,6 +293,18 @@ REFUSED: dict[str, tuple[Callable[[spy.Device, spy.Module, spy.Texture], Any], t
     "a layer too many": (lambda d, m, t: t.to_numpy(layer=1), spy.BindError, "layer is 1"),
     "other texels": (lambda d, m, t: t.copy_from(np.zeros((4, 4, 3), np.float32)), spy.ShapeError, "4 channels"),
     "levels of a level": (lambda d, m, t: t.mip(1).generate_mips(), spy.BindError, "view of one level"),
+    "a Tensor's place": (
+        lambda d, m, t: m.first(t), spy.BindError, "Copy the texels, tensor.copy_from(texture), and pass the Tensor."
+    ),
+    "an Image": (
+        lambda d, m, t: m.look(spy.Image(spy.Tensor.zeros(d, (2, 2), "float4")), {}, [0, 0]),
+        spy.BindError, "argument 't' is the value of a struct 'Image'; 'Texture2D<float4>' takes a Texture",
+    ),
+    "a result of no size": (
+        lambda d, m, t: m.invert(np.zeros((0, 4, 4), np.float32), _result="texture"),
+        spy.BindError, "_result='texture': height is 0; a whole number from 1 to 16384",
+    ),
+    "a misspelt result": (lambda d, m, t: m.invert(t, _result="texure"), spy.BindError, "'torch', not 'texure'"),
     "gradients": (lambda d, m, t: t.with_grads(), AttributeError, "sample a Tensor instead, spy.Image(tensor)"),
     "an empty one": (lambda d, m, t: spy.Texture(), spy.BindError, "Texture.from_numpy"),
     "limits turned around": (lambda d, m, t: d.create_sampler(min_level=3, max_level=2), spy.BindError, "smaller"),

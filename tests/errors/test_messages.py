@@ -182,12 +182,14 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "number for the result": (
         lambda m, a: m.add(1, 2, _result=3),
         _BIND,
-        f"{ADD}: _result: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not 3.",
+        f"{ADD}: _result: pass a Tensor, an NDBuffer, a NumPy array, a Texture, one of their types, or one of "
+        "'numpy', 'tensor', 'ndbuffer', 'texture', 'torch', not 3.",
     ),
     "unknown kind of result": (
         lambda m, a: m.add(1, 2, _result="jax"),
         _BIND,
-        f"{ADD}: _result: pass a Tensor, an NDBuffer, a NumPy array, or one of their types, not 'jax'.",
+        f"{ADD}: _result: pass a Tensor, an NDBuffer, a NumPy array, a Texture, one of their types, or one of "
+        "'numpy', 'tensor', 'ndbuffer', 'texture', 'torch', not 'jax'.",
     ),
     "result of a void function": (
         lambda m, a: m.fill(1, a.h, _result=a.h),
