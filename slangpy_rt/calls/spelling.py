@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from slangpy_rt_codegen.names import STATEMENTS, hidden, is_taken, nameless, own
+from slangpy_rt_codegen.names import STATEMENTS, hidden, is_taken, nameless, own, respelled
 
 from slangpy_rt.core.dtypes import source_name
 from slangpy_rt.core.errors import BindError
@@ -55,6 +55,10 @@ class Spelling:
     def own(self, text: str) -> str:
         """Return text marked as the user's: every name in it means the module's declaration."""
         return own(text) if self.hidden else text
+
+    def respelled(self, text: str) -> str:
+        """Return a text with other names for Slang's that are hidden, and without the marks of ``own``."""
+        return respelled(text, self.hidden)
 
     def function(self, where: str, name: str, returns: str = "") -> str:
         """Return the text in front of a call's arguments.

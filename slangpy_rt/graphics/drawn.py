@@ -13,7 +13,7 @@ from slangpy_rt.core.structs import fields_of
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.stages import Declarations, Stages
 from slangpy_rt.graphics.triangles import Triangles
-from slangpy_rt.graphics.visibility import Edges, Seen, kernels_of, over
+from slangpy_rt.graphics.visibility import Edges, Seen, Sides, kernels_of, over
 
 
 class Settings(NamedTuple):
@@ -169,7 +169,7 @@ class Drawn:
         """Find what each layer shows, and yield it with its part of a picture, or of a picture's gradient."""
         runner, triangles, size = self._runner, self._triangles, self._settings.size
         position = self._views()[0].detach()
-        edges: Edges | bool = False
+        edges: Edges | Sides | bool = False
         if self._antialias is not None and self._earlier is None:
             edges = self._kernels.known_edges(runner, triangles) or True
         others = {"image": (self._over, self.color)} if self._earlier is None or self._antialias is None else {}

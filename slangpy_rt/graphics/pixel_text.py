@@ -20,7 +20,7 @@ _TEXT = """import _spy_raster;
 {differentiable}
 {color} _spy_shaded({declared})
 {{
-    return {shade}({passed});
+    return {shade}(_spy_v{names});
 }}
 {differentiable}
 {color} _spy_pointOf(no_diff int3 _spy_pixels, Tensor<uint64_t, 3> _spy_words, Tensor<int, 2> _spy_faces,
@@ -144,37 +144,40 @@ def pixel_text(
         array = "DiffTensor" if shade.differentiable and leaf.is_mixed else "Tensor"
         arrays.append(f"{array}<{spelling.type(leaf.type)}, 2> _spy_{k}")
     defaults = [f" = {p.default}" if p.default is not None else "" for p in others]
+    # The user's names could be those of types that the text needs.
+    names = [f"_spy_a{k}" for k in range(len(others))]
     struct = spelling.type(vary.type)
     slopes = is_fragment(vary.type, corner)
     parts = {
         "imports": "\n".join(f"import {name};" for name in modules),
         "differentiable": "[Differentiable]" if shade.differentiable else "",
         "color": shade.returns.name,
-        "declared": ", ".join([f"{struct} _spy_v", *(f"{kind} _spy_a{k}" for k, kind in enumerate(kinds))]),
+        "declared": ", ".join([f"{struct} _spy_v", *map(" ".join, zip(kinds, names, strict=True))]),
         "shade": spelling.function(str(shade), own, shade.returns.name),
-        "passed": ", ".join(["_spy_v", *(f"_spy_a{k}" for k in range(len(others)))]),
         "arrays": ", ".join(arrays),
         "passed_arrays": ", ".join(f"_spy_{k}" for k in range(len(leaves))),
-        "parameters": "".join(f", {kind} {p.name}{d}" for kind, p, d in zip(kinds, others, defaults, strict=True)),
+        "parameters": "".join(f", {kind} {name}{d}" for kind, name, d in zip(kinds, names, defaults, strict=True)),
         "pairs": "".join(
-            f", inout DifferentialPair<{kind}> {p.name}"
+            f", inout DifferentialPair<{kind}> {name}"
             if p.name in active
-            else f", {kind.removeprefix('no_diff ')} {p.name}"
-            for kind, p in zip(kinds, others, strict=True)
+            else f", {kind.removeprefix('no_diff ')} {name}"
+            for kind, name, p in zip(kinds, names, others, strict=True)
         ),
         # Nobody else sets the gradients of a pixel without a triangle.
-        "nothing": "".join(f"    {p.name} = diffPair({p.name}.p);\n" for p in others if p.name in active),
+        "nothing": "".join(
+            f"    {name} = diffPair({name}.p);\n" for name, p in zip(names, others, strict=True) if p.name in active
+        ),
         "slopes": _SLOPES if slopes else "",
         "vary": struct,
         "mixed": "\n".join(line for k, leaf in enumerate(leaves) for line in _mixed(k, leaf, slopes)),
-        "names": "".join(f", {p.name}" for p in others),
+        "names": "".join(f", {name}" for name in names),
     }
     derivative = (
         _BACKWARD.format(**parts) + "[BackwardDerivative(_spy_addGradients)]\n[Differentiable]\n"
         if shade.differentiable
         else ""
     )
-    return _TEXT.format(derivative=derivative, **parts)
+    return spelling.respelled(_TEXT.format(derivative=derivative, **parts))
 
 
 def _mixed(k: int, leaf: Leaf, slopes: bool) -> Iterator[str]:

@@ -61,7 +61,7 @@ class Planner(Runner):
         self._is_known = False
         return super().gradient_of(array)
 
-    def call(self, function: Any, *args: Any, _result: Any = None, **named: Any) -> Any:
+    def call(self, function: Any, /, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Call a function, and return its result."""
         found = Callee(function).repeatable(args, _result, named) if self._is_known else None
         if found is None:

@@ -112,7 +112,7 @@ class Raster:
         """
         return self._variant("forward")
 
-    def __call__(self, *, _faces: Any = None, _result: Any = None, **named: Any) -> Any:
+    def __call__(self, /, *, _faces: Any = None, _result: Any = None, **named: Any) -> Any:
         """Draw triangles.
 
         Parameters
@@ -433,9 +433,10 @@ class Raster:
 def _color(where: str, background: Any, color: str) -> Any:
     width = int(color[5:] or 1)
     try:
-        numbers = np.asarray(background, dtype=np.float32)
+        # NumPy makes a NaN of None.
+        numbers = np.zeros((0, 0)) if background is None else np.asarray(background, dtype=np.float32)
     except (TypeError, ValueError):
-        numbers = np.zeros((0, 0), np.float32)
+        numbers = np.zeros((0, 0))
     if numbers.shape not in ((), (width,)):
         raise BindError(f"{where}: background is {in_words(background)}; a number was expected, or {width} of them.")
     values = np.broadcast_to(numbers, width)

@@ -45,7 +45,7 @@ class Runner:
         self.commands = commands
         self.stream = stream
 
-    def call(self, function: Any, *args: Any, _result: Any = None, **named: Any) -> Any:
+    def call(self, function: Any, /, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Call a function, and return its result."""
         if self.commands is not None:
             return function.append_to(self.commands, *args, _result=_result, **named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from slangpy_rt.calls.callee import Callee
 from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.spelling import Spelling
 from slangpy_rt.core.errors import BindError, CompileError
-from slangpy_rt.core.types import FunctionSig
+from slangpy_rt.core.types import FunctionSig, Param
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.graphics.pixel_text import COLORS, Leaf, is_fragment, leaves_of, pixel_text
 from slangpy_rt.slang.declarations import find_overloads, gone
@@ -215,7 +216,10 @@ class Stages:
                 raise CompileError(f"{self.where}: pixels cannot call {shade}.{hint}\n{error}") from error
             inner = ScopeOfUniforms(scope.device, made, source)
             # The user knows none of its other parameters.
-            sigs = tuple(replace(sig, title=f"{self.where}: {shade}") for sig in find_overloads(made, "_spy_pixel"))
+            sigs = tuple(
+                replace(sig, title=f"{self.where}: {shade}", params=_named(sig.params, shade.params[1:]))
+                for sig in find_overloads(made, "_spy_pixel")
+            )
             found = Function(inner, "_spy_pixel", sigs)
             if options.group:
                 found = found.group_size(options.group)
@@ -231,6 +235,12 @@ def _only(where: str, callee: Callee) -> FunctionSig:
     if len(overloads) > 1:
         raise BindError(f"{where}: '{overloads[0].name}' has {len(overloads)} declarations; give one another name.")
     return overloads[0]
+
+
+def _named(params: Sequence[Param], last: Sequence[Param]) -> tuple[Param, ...]:
+    """Return parameters of which the last have other names."""
+    first = len(params) - len(last)
+    return (*params[:first], *(replace(p, name=q.name) for p, q in zip(params[first:], last, strict=True)))
 
 
 def _check_names(where: str, declared: Declarations) -> None:

@@ -23,6 +23,7 @@ from slangpy_rt.graphics.repeats import Result, repeats_of
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.graphics.triangles import Triangles
 from slangpy_rt.graphics.visibility import Kernels, kernels_of
+from slangpy_rt.runtime.core import a_device
 
 COLORS = ("float", "float2", "float3", "float4")
 
@@ -142,7 +143,7 @@ class Step(ABC):
     def call(self, given: Given, result: Any, device: Any) -> Any:
         """Call the step with arrays of one library."""
         faces, settings, named = given
-        task = Task(self, self.name, device, faces, settings)
+        task = Task(self, self.name, None if device is None else a_device(self.name, device), faces, settings)
         for value in named.values():
             adapter = converter(type(value))
             if isinstance(adapter, Adapter) and adapter.draws:
@@ -245,8 +246,10 @@ class Step(ABC):
 
     def _array(self, task: Task, name: str, value: Any) -> Any:
         kinds = self.kinds[name]
-        if value is None or _stands(value) or (name in self.scalars and isinstance(value, (int, float))):
+        if _stands(value):
             return value
+        if name in self.scalars and isinstance(value, (int, float, np.floating, np.integer)):
+            return float(value)
         if isinstance(value, NDBuffer):
             if value.device is not task.device:
                 raise BindError(

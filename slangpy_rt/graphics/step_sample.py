@@ -117,7 +117,7 @@ class Sample(Step):
         places = "float3" if cube else "float2"
         if uv.dtype.name != places:
             raise BindError(
-                f"{task.where}: uv has elements of {uv.dtype.name}; of {places} were expected for {image!r}."
+                f"{task.where}: uv has elements of {uv.dtype.name}; of {places} were expected for {in_words(image)}."
             )
         function = sampling(task.device, cube)["_spy_looked"]
         args = (value, uv) if level is None else (value, uv, level)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from slangpy_rt.arguments.adapter import Adapter
+from slangpy_rt.arguments.adapters import converter
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.errors import BindError, ShapeError
-from slangpy_rt.core.wording import in_words
+from slangpy_rt.core.wording import class_in_words, in_words
 
 _MOST = (1 << 28) - 1  # so that a table of four places a triangle has indices of 31 bits
 
@@ -66,6 +68,11 @@ class Triangles:
             # Numbers that no int holds stay wrong numbers.
             numbers = np.where((given < 0) | (given > np.iinfo(np.int32).max), -1, given)
             self.faces = Tensor.from_numpy(device, numbers.astype(np.int32))
+        elif isinstance(converter(type(given)), Adapter):
+            raise BindError(
+                f"{where}: {name} is {class_in_words(given)}, and no other argument is one; pass its numbers as a "
+                "Tensor of int or as a NumPy array."
+            )
         else:
             raise BindError(
                 f"{where}: {name} is {in_words(given)}; an array of integers of shape (triangles, 3) was expected."

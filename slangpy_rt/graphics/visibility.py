@@ -21,6 +21,7 @@ _WAYS = 4  # from a pixel to those beside it
 _LEAST_PLACES = 16  # of a table of edges
 # Threads that prepare a picture: more would each write less than 16 numbers of a large one.
 _MOST_THREADS = 1 << 18
+_ROW_PARTS = 4
 _NONE: Parts = {}
 
 
@@ -62,6 +63,18 @@ class Edges(NamedTuple):
     places: Tensor
 
 
+class Sides(NamedTuple):
+    """The edges of triangles that nothing changes, by the sides of the triangles.
+
+    Attributes
+    ----------
+    beyond : Tensor
+        What is beyond each side of each triangle, as ``_spy_beyond`` has it.
+    """
+
+    beyond: Tensor
+
+
 class Seen(NamedTuple):
     """What ``Kernels.seen`` found, and made.
 
@@ -69,14 +82,14 @@ class Seen(NamedTuple):
     ----------
     visibility : Visibility
         What the pictures show.
-    edges : Edges or bool
+    edges : Edges, Sides or bool
         The edges that it found or was given; False if no silhouettes were asked for.
     arrays : dict
         The arrays that the caller asked for, by name, among others.
     """
 
     visibility: Visibility
-    edges: Edges | bool
+    edges: Edges | Sides | bool
     arrays: dict[str, Tensor]
 
 
@@ -97,8 +110,8 @@ class Kernels:
         self._begin, self._emptied, self._zeros, self._copied, self._draw_triangle, self._draw_part = (
             raster[name] for name in names
         )
-        self._draw_and_put, self._put_side, self._find_pairs = (
-            silhouettes[name] for name in ("_spy_drawAndPut", "_spy_putSide", "_spy_findPairs")
+        self._draw_and_put, self._put_side, self._beyond, self._find_pairs, self._find_pairs_of = (
+            silhouettes[f"_spy_{name}"] for name in ("drawAndPut", "putSide", "beyond", "findPairs", "findPairsOf")
         )
         self._is_cpu = device.backend.target.entry == "range"
         self._last: tuple[ReferenceType[Any], Triangles] | None = None
@@ -152,16 +165,20 @@ class Kernels:
         self._last = ref(given, drop), found
         return found
 
-    def edges_of(self, runner: Runner, triangles: Triangles) -> Edges:
+    def edges_of(self, runner: Runner, triangles: Triangles) -> Edges | Sides:
         """Return the edges of triangles, which are found anew where their numbers may have changed."""
         known = self.known_edges(runner, triangles)
         return self._found_edges(runner, triangles) if known is None else known
 
-    def known_edges(self, runner: Runner, triangles: Triangles) -> Edges | None:
+    def known_edges(self, runner: Runner, triangles: Triangles) -> Sides | None:
         """Return the edges of triangles that nothing changes, found once; None for others."""
         if triangles.edges is None and triangles.is_copy and runner.commands is None:
-            triangles.edges = self._found_edges(runner, triangles)
-        known: Edges | None = triangles.edges
+            edges = self._found_edges(runner, triangles)
+            sides = edges.places.shape
+            beyond = runner.room(self._device, _NONE, {"beyond": (sides, "int")}).arrays["beyond"]
+            runner.call(self._beyond, over(sides), triangles.faces, *edges, _result=beyond)
+            triangles.edges = Sides(beyond)
+        known: Sides | None = triangles.edges
         return known
 
     def seen(
@@ -170,7 +187,7 @@ class Kernels:
         position: Any,
         triangles: Triangles,
         size: tuple[int, int],
-        edges: Edges | bool,
+        edges: Edges | Sides | bool,
         nearer: Visibility | None,
         zeros: Parts = _NONE,
         others: Parts = _NONE,
@@ -188,7 +205,7 @@ class Kernels:
             Their corners' numbers.
         size : tuple of int
             Rows and columns.
-        edges : Edges or bool
+        edges : Edges, Sides or bool
             Their edges, to find where silhouettes pass; True to find the edges, too, False for no silhouettes.
         nearer : Visibility or None
             What other pictures show, to find what is behind it.
@@ -231,12 +248,12 @@ class Kernels:
         # A thread of a CPU takes many rows, one of a GPU a part of one.
         parts = (32, 1) if self._is_cpu else (size[0], -(-size[1] // 32))
         runner.call(self._draw_part, over((pictures, *parts)), int2(*parts[::-1]), *drawn)
-        if isinstance(edges, Edges):
+        if not isinstance(edges, bool):
             self._pairs(runner, position, triangles, edges, seen)
         return Seen(seen, edges, arrays)
 
     def of_points(
-        self, runner: Runner, position: Any, triangles: Triangles, edges: Edges | None, points: Any
+        self, runner: Runner, position: Any, triangles: Triangles, edges: Edges | Sides | None, points: Any
     ) -> Visibility:
         """Return what pictures show by the points that their pixels show, as ``_spy_seen`` finds them.
 
@@ -278,18 +295,23 @@ class Kernels:
             That of the pictures, of shape ``(pictures, rows, columns)``.
         """
         pictures, rows, columns = gradient.shape
-        # A thread of a CPU takes a row, one of a GPU a pixel.
-        width = columns if self._is_cpu else 1
-        parts = (pictures, rows, columns // width)
+        # A part of a row on a CPU, whose threads then have equal shares of few rows; a pixel on a GPU.
+        width = -(-columns // _ROW_PARTS) if self._is_cpu else 1
+        parts = (pictures, rows, -(-columns // width))
         # The derivative does not read what it is given as the result's gradient.
         one = runner.room(self._device, _NONE, dict.fromkeys(("result", "gradient"), ((1, 1, 1), "float"))).arrays
         nothing = one["result"].broadcast_to(parts).with_grads(grad_in=one["gradient"].broadcast_to(parts))
         add = self.of_color(color)["_spy_addendsOf"].bwds
         runner.call(add, over(parts), width, *mixed, gradient, _result=nothing)
 
-    def _pairs(self, runner: Runner, position: Any, triangles: Triangles, edges: Edges, found: Visibility) -> None:
+    def _pairs(
+        self, runner: Runner, position: Any, triangles: Triangles, edges: Edges | Sides, found: Visibility
+    ) -> None:
         everywhere = over((found.words.shape[0], 3 * triangles.count))
-        runner.call(self._find_pairs, everywhere, triangles.faces, *edges, position, *found)
+        if isinstance(edges, Sides):
+            runner.call(self._find_pairs_of, everywhere, edges.beyond, triangles.faces, position, *found)
+        else:
+            runner.call(self._find_pairs, everywhere, triangles.faces, *edges, position, *found)
 
     def _found_edges(self, runner: Runner, triangles: Triangles) -> Edges:
         room = runner.room(self._device, *_table(triangles))

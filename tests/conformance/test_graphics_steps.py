@@ -367,6 +367,12 @@ def test_what_is_refused(device: spy.Device) -> None:
     assert graphics.rasterize(at, faces, SIZE, device=device).shape == SIZE
     with pytest.raises(spy.ShapeError, match=r"position has shape \(12, 3\); a last dimension of 4 was expected"):
         graphics.rasterize(color, faces, SIZE, device=device)
+    with pytest.raises(spy.BindError, match=r"rasterize: position is None; a Tensor of float4 was expected"):
+        graphics.rasterize(None, faces, SIZE, device=device)
+    with pytest.raises(spy.BindError, match=r"rasterize: device is 'cpu'; a Device was expected"):
+        graphics.rasterize(torch.from_numpy(at), faces, SIZE, device="cpu")
+    with pytest.raises(spy.BindError, match=r"faces is a torch.Tensor, and no other argument is one; pass"):
+        graphics.rasterize(position, torch.from_numpy(faces), SIZE)
     with pytest.raises(spy.BindError, match=r"faces\[0\] names corner 12; there are 12"):
         graphics.rasterize(position, np.array([[0, 1, 12]]), SIZE)
     with pytest.raises(spy.BindError, match=r"size is 3; rows and columns"):
@@ -381,6 +387,11 @@ def test_what_is_refused(device: spy.Device) -> None:
         graphics.interpolate.bwds(color, seen, faces, _result=seen.with_grads())
     with pytest.raises(spy.ShapeError, match=r"that of color, \(3, 3\), was expected"):
         graphics.antialias(np.zeros((3, 3, 3)), seen, position, faces)
+    with pytest.raises(spy.BindError, match=r"uv has elements of float3; of float2 were expected for a Tensor<"):
+        graphics.sample(seen, spy.Tensor.zeros(device, 3, "float3"))
+    with pytest.raises(spy.BindError, match=r"sample: level is \(1\+0j\); a Tensor of float was expected"):
+        graphics.sample(seen, np.zeros((3, 2)), np.complex64(1))
+    assert graphics.sample(seen, np.zeros((3, 2)), np.float32(1)).shape == (3,)
     with pytest.raises(spy.BindError, match=r"sample: wrap is .*; one or two of repeat"):
         graphics.sample(color[None], seen.numpy()[..., :2], wrap="round", device=device)
     with pytest.raises(spy.BindError, match=r"an Image has its own, so leave it out"):

@@ -239,6 +239,23 @@ def test_corners_that_are_no_numbers(device: spy.Device) -> None:
     np.testing.assert_allclose(found, rest, rtol=1e-5)
 
 
+def test_corners_that_are_far_away(device: spy.Device) -> None:
+    """Their places on the picture are no integers of 32 bits."""
+    size = (6, 8)
+    draw = _draw(device, "colorOf", size)
+    given: dict[str, Any] = {"uv": np.zeros((3, 2), np.float32), "id": np.zeros(3, np.int32), "color": 1.0}
+    given["_faces"] = np.array([[0, 1, 2]])
+    for far in (1e6, 1e9, 1e12, 1e18):
+        around = np.array([[-far, -far, 0.5, 1], [far, -far, 0.5, 1], [0, far, 0.5, 1]], np.float32)
+        np.testing.assert_array_equal(draw(at=around, **given), np.ones(size), err_msg=str(far))
+        right = np.array([[0, -far, 0.5, 1], [far, 0, 0.5, 1], [0, far, 0.5, 1]], np.float32)
+        np.testing.assert_array_equal(draw(at=right, **given), np.tile(np.arange(8) > 3, (6, 1)), err_msg=str(far))
+    # Places of which no float has the square, and no float at all.
+    for w in (1e-30, 1e-38, 1e-44):
+        near = np.array([[-0.5, -0.5, 0.5, 1], [0.5, -0.5, 0.5, 1], [0.1, 1, 0, w]], np.float32)
+        assert np.isfinite(draw(at=near, **given)).all(), w
+
+
 @deep
 def test_no_triangles(device: spy.Device) -> None:
     at, faces = _triangles(0, 1)
@@ -315,6 +332,34 @@ def test_names_constants_and_uniforms(device: spy.Device) -> None:
     np.testing.assert_allclose(found, np.full(size, 3), rtol=1e-5)
     found = module["Group.shade"].raster(module.project, size)(faces=at, x=x, _faces=faces)
     np.testing.assert_allclose(found, np.full(size, 3), rtol=1e-5)
+
+
+# The names of Slang's types and of the library's own parameters.
+HIDING = """
+struct Tensor { int a; }
+struct int3 { int a; }
+float max(float a, float b) { return a - b; }
+struct Corner : IDifferentiable { float4 position; float2 faces; }
+[Differentiable] Corner project(float4 self, float function) { return { self, float2(function, 1) }; }
+[Differentiable] float shade(Corner c, float function, float half, float int2, no_diff float DiffTensor)
+{
+    return c.faces.x * function + half * int2 - no_diff max(DiffTensor, 1);
+}
+"""
+
+
+def test_names_that_hide_others(device: spy.Device) -> None:
+    module = spy.Module.load_from_source(device, "hiding", HIDING)
+    size = (4, 4)
+    at = _clip([[0, 0], [9, 0], [0, 9]], size, 0.5).astype(np.float32)
+    draw = module.shade.raster(module.project, size)
+    half = spy.Tensor.from_numpy(device, np.array([[2]], np.float32)).with_grads()
+    given = {"self": at, "function": 1.5, "half": half, "int2": 3.0, "DiffTensor": 5.0, "_faces": [[0, 1, 2]]}
+    picture = draw(**given).with_grads()
+    np.testing.assert_allclose(picture.numpy(), np.full(size, 2.25 + 6 - 4), rtol=1e-5)
+    picture.grad.copy_from(np.ones(size, np.float32))
+    draw.bwds(**given, _result=picture)
+    assert half.grad.numpy() == pytest.approx(3 * 16)
 
 
 @one_device

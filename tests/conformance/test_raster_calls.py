@@ -309,6 +309,10 @@ def test_what_is_refused(device: spy.Device, module: spy.Module) -> None:
         draw(**(given | {"_faces": spy.Tensor.from_numpy(device, np.array([[0, 1, 2]], np.int64))}))
     with pytest.raises(spy.ShapeError, match=r"called over shape \(2, 1, 3\)"):
         draw(**(given | {"shift": spy.Tensor.zeros(device, (2, 1, 1), "float2")}))
+    with pytest.raises(spy.BindError, match=r"_faces is a torch.Tensor, and no other argument is one"):
+        draw(**(given | {"_faces": torch.tensor([[0, 1, 2]])}))
+    with pytest.raises(spy.BindError, match=r"background is None; a number was expected, or 1 of them"):
+        module.one.raster(module.project, SIZE, background=None)
     with pytest.raises(spy.BindError, match="layers"):
         module.one.raster(module.project, SIZE, layers=0)
     with pytest.raises(spy.BindError, match=r"_result is .*; the picture is a new one of the kind of"):
