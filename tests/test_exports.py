@@ -100,7 +100,7 @@ MEMBERS = {
     "Stream": "handle launch number record synchronize wait",
     "Timer": "seconds",
     "Image": "backward get_this levels update",
-    "Mesh": "corners_on faces load positions sizes triangles_on",
+    "Mesh": "corners_on faces from_trimesh load positions sizes triangles_on",
     "Scene": "backward count get_this meshes update update_this",
     "Sampler": "address desc device layout",
     "Texture": "array_length copy_from copy_to depth device format from_numpy generate_mips height image "

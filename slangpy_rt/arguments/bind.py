@@ -36,6 +36,7 @@ from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.arguments.host_feeds import HostViewFeed, RefFeed
 from slangpy_rt.arguments.mapping import NO_MAP, Map
 from slangpy_rt.arguments.nested_feeds import ConvertedFeed, PartsFeed
+from slangpy_rt.arguments.objects import check_object
 from slangpy_rt.arguments.sampled_textures import is_sampled_texture
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.struct_values import (
@@ -276,6 +277,7 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
     type_, device = param.type, scope.device
     if isinstance(value, Generator):
         return _bind_generator(where, param, value)
+    check_object(where, type_, value)
     if is_resource(type_):
         return bind_resource(where, device, param, value)
     if type_.kind == "array" and type_.element is not None and is_resource(type_.element):
@@ -425,7 +427,7 @@ def _bind_parts(
             )
     bound = []
     for (place, name, type_), part in zip(parts.places, parts.take(value), strict=True):
-        inner = f"{where[:-1]}{place}'" if where.endswith("'") else f"{where}{place}"
+        inner = where if name[:5] == "_spy_" else f"{where[:-1]}{place}'" if where[-1:] == "'" else f"{where}{place}"
         kept = name in param.unchanged and not _has_two_gradients(part)
         child = Param(f"{param.name}.{name}", type_, "in" if kept else param.direction)
         bound.append((place, bind(inner, scope, child, part, how.field(name))))

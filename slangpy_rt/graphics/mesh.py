@@ -6,6 +6,7 @@ It has no copy of arrays, and no hierarchy: scenes make those, on their devices.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,14 @@ from slangpy_rt.core.checks import short_tracebacks
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.graphics.mesh_files import READERS, read_triangles
 
 _EXPECTED = "a Tensor of float3, or an array of numbers of shape (corners, 3), was expected"
 _NUMBERS = "whole numbers of shape (triangles, 3) were expected"
 _MOST = 1 << 26  # triangles: so that a hierarchy has at most 20 levels
 
 
-@short_tracebacks("__init__", "load")
+@short_tracebacks("__init__", "load", "from_trimesh")
 class Mesh:
     """Triangles in space, which a ``Scene`` holds.
 
@@ -69,40 +71,51 @@ class Mesh:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Mesh:
-        """Read a file of triangles, by the library trimesh: PLY, OBJ, STL and others.
+        """Read a file of triangles: PLY, OBJ or STL, and those of other kinds that the library trimesh reads.
+
+        Of PLY, OBJ and STL files, positions and faces are read, and nothing else. Corners keep their numbers; those
+        of STL files, which repeat them, become one where they are at the same place. Polygons become fans of
+        triangles.
 
         Parameters
         ----------
         path : str or os.PathLike
-            The file. Of several bodies in it, all triangles become one mesh.
+            The file; its suffix says of which kind it is. Of several bodies in it, all triangles become one mesh.
 
         Raises
         ------
         BindError
-            If the path is none, or there is no such file.
+            If the path is none, or if a PLY, OBJ or STL file cannot be read, is damaged, or holds no triangles.
         UnsupportedError
-            If trimesh is not installed, or knows no such kind of file.
+            If the file is of another kind, and trimesh is not installed, or cannot read it.
         """
         where = "Mesh.load"
         file = checks.path(where, "path", path)
         if not file.is_file():
             raise BindError(f"{where}: there is no file {in_words(str(file))}; name another one.")
+        if file.suffix.lower() not in READERS:
+            return cls(_by_trimesh(where, file))
         try:
-            import trimesh
-        except ImportError:
-            raise UnsupportedError(
-                f"{where}: the library trimesh reads files; install it with pip install 'slangpy_rt[mesh]'."
+            return cls(*read_triangles(file))
+        except OSError as error:
+            raise BindError(
+                f"{where}: cannot read {in_words(str(file))} ({error.strerror}); name another file."
             ) from None
-        name = str(file)
-        try:
-            found = trimesh.load_mesh(name, process=False)
-        except Exception as error:  # each of its readers raises what it likes
-            raise UnsupportedError(f"{where}: trimesh cannot read '{name}' ({error}).") from error
-        if hasattr(found, "to_mesh"):
-            found = found.to_mesh()
-        if not hasattr(found, "faces"):
-            raise UnsupportedError(f"{where}: '{name}' holds no triangles.")
-        return cls(found)
+        except ValueError as error:
+            raise BindError(f"{where}: cannot read {in_words(str(file))}: {error}.") from None
+
+    @classmethod
+    def from_trimesh(cls, mesh: Any) -> Mesh:
+        """Return a Mesh of the vertices and faces of a ``trimesh.Trimesh``, as ``Mesh(mesh)`` does.
+
+        Raises
+        ------
+        BindError
+            If it is another object.
+        """
+        if not (hasattr(mesh, "vertices") and hasattr(mesh, "faces")):
+            raise BindError(f"Mesh.from_trimesh: mesh is {in_words(mesh)}; a trimesh.Trimesh was expected.")
+        return cls(mesh)
 
     @property
     def positions(self) -> Any:
@@ -129,7 +142,7 @@ class Mesh:
 
     def __repr__(self) -> str:
         corners, triangles = self.sizes
-        return f"<Mesh of {triangles} triangles and {corners} corners>"
+        return f"<Mesh of {triangles} triangle{'s' * (triangles != 1)} and {corners} corner{'s' * (corners != 1)}>"
 
     def corners_on(self, device: Any) -> Tensor:
         """Return the places as a Tensor of float3 on a device: the one given, or a copy.
@@ -139,12 +152,17 @@ class Mesh:
         BindError
             If they are a Tensor of another device.
         """
-        given = _adapted(device, self._positions)
+        given = _adapted(device, self._positions, "positions")
         if isinstance(given, NDBuffer):
             if given.device is not device:
                 raise BindError(f"Scene: the mesh has positions on {given.device!r}; the scene is on {device!r}.")
             return _float3(given)
-        copied: Tensor = Tensor.from_numpy(device, np.ascontiguousarray(given, np.float32), "float3")
+        if given.dtype.kind not in "fiu":
+            raise BindError(f"Scene: the mesh has as positions {in_words(given)}; {_EXPECTED}.")
+        # Numbers that no float holds become infinite: such triangles are never hit.
+        with np.errstate(over="ignore"):
+            held = np.ascontiguousarray(given, np.float32)
+        copied: Tensor = Tensor.from_numpy(device, held, "float3")
         return copied
 
     def triangles_on(self, device: Any) -> Tensor:
@@ -155,7 +173,7 @@ class Mesh:
         BindError
             If they are no whole numbers, or a Tensor of another device.
         """
-        given = _adapted(device, self._faces)
+        given = _adapted(device, self._faces, "faces")
         if isinstance(given, NDBuffer):
             if given.device is not device:
                 raise BindError(f"Scene: the mesh has faces on {given.device!r}; the scene is on {device!r}.")
@@ -168,6 +186,27 @@ class Mesh:
         fitting[wrong] = -1
         copied: Tensor = Tensor.from_numpy(device, fitting)
         return copied
+
+
+def _by_trimesh(where: str, file: Path) -> Any:
+    """Return what trimesh finds in a file."""
+    name = str(file)
+    try:
+        import trimesh
+    except ImportError:
+        raise UnsupportedError(
+            f"{where}: {in_words(name)} is no PLY, OBJ or STL file. The library trimesh reads others; install it "
+            "with pip install 'slangpy_rt[mesh]'."
+        ) from None
+    try:
+        found = trimesh.load_mesh(name, process=False)
+    except Exception as error:  # each of its readers raises what it likes
+        raise UnsupportedError(f"{where}: trimesh cannot read {in_words(name)} ({error}).") from error
+    if hasattr(found, "to_mesh"):
+        found = found.to_mesh()
+    if not hasattr(found, "faces") or not len(found.faces):
+        raise UnsupportedError(f"{where}: {in_words(name)} holds no triangles.")
+    return found
 
 
 def _checked_faces(given: Any) -> Any:
@@ -185,7 +224,9 @@ def _checked_faces(given: Any) -> Any:
         # As torch.int64 and uint32 are called.
         is_whole = isinstance(converter(type(given)), Adapter) and "int" in str(getattr(given, "dtype", ""))
     if not is_whole:
-        raise BindError(f"Mesh: faces is {in_words(given)}; {_NUMBERS}.")
+        narrower = isinstance(given, NDBuffer) and "int" in given.dtype.name
+        expected = 'numbers of type int were expected, as astype("int") makes them' if narrower else _NUMBERS
+        raise BindError(f"Mesh: faces is {in_words(given)}; {expected}.")
     full = (*given.shape, 3) if packed else tuple(given.shape)
     if len(full) != 2 or full[1] != 3:
         raise ShapeError(f"Mesh: faces has shape {full}; (triangles, 3) was expected.")
@@ -197,7 +238,7 @@ def _checked_faces(given: Any) -> Any:
 def _checked_positions(given: Any) -> Any:
     if isinstance(given, (list, tuple)):
         try:
-            given = np.asarray(given, np.float32)
+            given = np.asarray(given)
         except ValueError:
             raise ShapeError(
                 f"Mesh: positions is {in_words(given)} with rows of several lengths; {_EXPECTED}."
@@ -222,10 +263,15 @@ def _checked_positions(given: Any) -> Any:
     return given
 
 
-def _adapted(device: Any, given: Any) -> Any:
-    """Return another library's array as one on the device."""
+def _adapted(device: Any, given: Any, name: str) -> Any:
+    """Return another library's array as one on the device, or of NumPy."""
     adapter = converter(type(given))
-    return adapter.on(device, given) if isinstance(adapter, Adapter) else given
+    if not isinstance(adapter, Adapter):
+        return given
+    try:
+        return adapter.on(device, given)
+    except BindError as error:
+        raise BindError(f"Scene: the mesh has as {name} {error}") from None
 
 
 def _float3(given: NDBuffer) -> Tensor:

@@ -16,6 +16,7 @@ from slangpy_rt.core.wording import in_words
 from slangpy_rt.graphics.hierarchy import BLOCK, INSTANCE, NODE, WIDE, Hierarchy
 from slangpy_rt.graphics.mesh import Mesh
 from slangpy_rt.graphics.visibility import over
+from slangpy_rt.runtime.core import a_device
 
 _LARGEST = float(np.finfo(np.float32).max)
 _MATRIX = "a matrix of 3 x 4 or 4 x 4 numbers, or None, was expected"
@@ -40,12 +41,13 @@ class Scene:
     Raises
     ------
     BindError
-        If an item is no mesh, or its transform no matrix that can be inverted.
+        If ``device`` is no Device, an item no mesh, or its transform no matrix of real numbers that can be inverted.
     ShapeError
         If a mesh has other shapes, or more triangles than a scene can have.
     """
 
     def __init__(self, device: Any, meshes: Sequence[Any]) -> None:
+        a_device("Scene", device)
         if not isinstance(meshes, (list, tuple)):
             raise BindError(f"Scene: meshes is {in_words(meshes)}; a list of Mesh was expected.")
         pairs = [_pair(k, item) for k, item in enumerate(meshes)]
@@ -99,8 +101,8 @@ class Scene:
                 raise BindError(f"{where}: transforms is {in_words(transforms)}; a list was expected.")
             if len(transforms) != len(self._instances):
                 raise ShapeError(
-                    f"{where}: there are {len(transforms)} transforms; the scene has {len(self._instances)} "
-                    "instances."
+                    f"{where}: transforms has the length {len(transforms)}; one was expected for each of the scene's "
+                    f"instances, of which there are {len(self._instances)}."
                 )
             matrices = [_matrix(f"{where}: transforms[{k}]", m) for k, m in enumerate(transforms)]
         if not again:
@@ -312,9 +314,12 @@ def _matrix(where: str, given: Any) -> npt.NDArray[np.float64] | None:
     if given is None:
         return None
     try:
-        found = np.asarray(given, np.float64)
+        found = np.asarray(given)
+        found = found if found.dtype.kind == "c" else found.astype(np.float64)
     except (TypeError, ValueError):
         raise BindError(f"{where} is {in_words(given)}; {_MATRIX}.") from None
+    if found.dtype.kind == "c":
+        raise BindError(f"{where} is {in_words(given)}, of complex numbers; {_MATRIX}.")
     if found.shape not in ((3, 4), (4, 4)):
         raise BindError(f"{where} has shape {found.shape}; {_MATRIX}.")
     if found.shape == (4, 4) and not np.array_equal(found[3], [0, 0, 0, 1]):

@@ -33,7 +33,7 @@ _PACKAGES = {
     "ml_dtypes": ("bfloat16 in NumPy arrays", "ml_dtypes"),
     "Pillow": ("pictures in notebooks, in files and of the demo", "slangpy_rt[images]"),
     "OpenEXR": ("files of pictures in OpenEXR", "slangpy_rt[images]"),
-    "trimesh": ("files of meshes", "slangpy_rt[mesh]"),
+    "trimesh": ("files of meshes but PLY, OBJ and STL", "slangpy_rt[mesh]"),
     "nvtx": ("names of calls in profilers", "slangpy_rt[labels]"),
 }
 

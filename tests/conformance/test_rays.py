@@ -180,11 +180,29 @@ def test_triangles_of_odd_kinds(device: spy.Device, module: spy.Module) -> None:
         assert numbers[:, 0].tolist() == [wanted, -1] and found[0, 3] == (wanted >= 0)
         assert wanted < 0 or found[0, 0] == 2
     # Far corners, and some that are too far; what lies near is found as before.
-    for far, is_hit in ((1e16, True), (1e25, True), (1.1e26, False), (1e38, False)):
+    for far, is_hit in ((1e16, True), (1e18, True), (1.1e18, False), (1e38, False)):
         corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [-1, -1, 5], [far, -1, 5], [-1, far, 5]], np.float32)
         scene = spy.Scene(device, [spy.Mesh(corners, np.array([[0, 1, 2], [3, 4, 5]]))])
         found, numbers = _traced(module, scene, np.array([[0.2, 0.3, -2.0], [0.9, 0.9, -2]]), np.array([[0, 0, 1.0]]))
-        assert numbers[0, 0] == 0 and found[0, 0] == 2 and found[1, 3] in (0, is_hit), far
+        assert numbers[0, 0] == 0 and found[0, 0] == 2 and found[1, 3] == is_hit, far
+        assert found[1, 0] == (7 if is_hit else np.inf)
+
+
+def test_scenes_of_any_size(device: spy.Device, module: spy.Module) -> None:
+    """The largest and the smallest scenes have the distances and weights that one of size 1 has."""
+    corners, faces = soup(60, 41)
+    origin, direction = rays(100, 42)
+    wanted = brute(corners, faces, origin, direction)
+    clear = wanted.margin > 1e-4
+    hits = clear & (wanted.triangle >= 0)
+    assert hits.sum() > 10
+    for size in (1e-18, 1e-13, 1e13, 2e17):
+        scene = spy.Scene(device, [spy.Mesh(corners * np.float32(size), faces)])
+        for length in (size, 1.0):
+            found, numbers = _traced(module, scene, origin * np.float32(size), direction * np.float32(length))
+            np.testing.assert_array_equal(numbers[clear, 0], wanted.triangle[clear])
+            np.testing.assert_allclose(found[hits, 0] * (length / size), wanted.t[hits], rtol=1e-4)
+            np.testing.assert_allclose(found[hits, 1:3], wanted.weights[hits, 1:], atol=2e-3)
 
 
 def test_rays_of_odd_kinds(device: spy.Device, module: spy.Module) -> None:

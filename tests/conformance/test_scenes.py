@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,7 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.conformance._rays import TEXT, Array, brute, rays, soup, sphere
-from tests.depth import deep
+from tests.conformance._rays import TEXT, Array, brute, rays, soup
 
 RNG = np.random.default_rng(11)
 
@@ -273,33 +271,13 @@ def test_pytorch_takes_gradients_through_a_scene(device: spy.Device, module: spy
     np.testing.assert_allclose(start.grad.numpy()[hit], wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max())
 
 
-@deep
-def test_files(tmp_path: Path) -> None:
-    trimesh = pytest.importorskip("trimesh", reason="the extra [mesh] is not installed")
-    corners, faces = sphere(5)
-    body = trimesh.Trimesh(corners, faces, process=False)
-    assert spy.Mesh(body).sizes == spy.Mesh(corners, faces).sizes
-    device = spy.Device("cpu")
-    module: Any = spy.Module.load_from_source(device, "test_rays", TEXT)
-    for name, options in (
-        ("a.ply", {"encoding": "ascii"}), ("b.ply", {"encoding": "binary"}), ("c.obj", {}), ("d.stl", {}),
-        ("e.stl", {"file_type": "stl_ascii"}),
-    ):  # fmt: skip
-        body.export(tmp_path / name, **options)
-        mesh = spy.Mesh.load(tmp_path / name)
-        assert mesh.sizes[1] == len(faces), name
-        np.testing.assert_allclose(mesh.positions[mesh.faces], corners[faces], atol=1e-6)
-        _check(module, spy.Scene(device, [mesh]), [(corners, faces)])
-    assert spy.Scene(device, [body]).count == len(faces)
-
-
 def _message(act: Any, kind: type[Exception] = spy.BindError) -> str:
     with pytest.raises(kind) as caught:
         act()
     return str(caught.value)
 
 
-def test_errors(tmp_path: Path) -> None:
+def test_errors() -> None:
     corners, faces = soup(2, 26)
     device = spy.Device("cpu")
     mesh = spy.Mesh(corners, faces)
@@ -333,12 +311,14 @@ def test_errors(tmp_path: Path) -> None:
         (np.full((3, 4), np.nan), "that no float holds."),
         (np.eye(4)[:3] * 1e-39, "cannot be inverted."),
         (np.eye(4)[:3] * 1e39, "that no float holds."),
+        (np.eye(4) * 1j, "of complex numbers; a matrix of 3 x 4 or 4 x 4 numbers, or None, was expected."),
     ):
         message = _message(lambda matrix=matrix: spy.Scene(device, [mesh, (mesh, matrix)]))
         assert message.startswith("Scene: meshes[1]: the transform ") and message.endswith(end)
     scene = spy.Scene(device, [mesh])
     assert _message(lambda: scene.update([None, None]), spy.ShapeError) == (
-        "Scene.update: there are 2 transforms; the scene has 1 instances."
+        "Scene.update: transforms has the length 2; one was expected for each of the scene's instances, of which "
+        "there are 1."
     )
     assert _message(lambda: scene.update(transforms=3)) == "Scene.update: transforms is 3; a list was expected."
     assert "Scene.update: rebuild" in _message(lambda: scene.update(rebuild="yes"))
@@ -352,6 +332,48 @@ def test_errors(tmp_path: Path) -> None:
     before = scene.get_this()
     assert "the mesh has faces on" in _message(lambda: scene.update([np.eye(4)]))
     assert scene.get_this() is before and repr(scene).startswith("<Scene of 2 triangles on ")
-    assert _message(lambda: spy.Mesh.load(tmp_path / "none.ply")).startswith("Mesh.load: there is no")
-    (tmp_path / "bad.ply").write_text("no triangles")
-    assert "trimesh cannot read" in _message(lambda: spy.Mesh.load(tmp_path / "bad.ply"), spy.UnsupportedError)
+    assert _message(lambda: spy.Scene("cpu", [mesh])) == (
+        "Scene: device is 'cpu'; a Device was expected, as spy.Device('cpu') is."
+    )
+    wide = spy.Tensor.from_numpy(device, faces.astype(np.int64))
+    assert _message(lambda: spy.Mesh(corners, wide)).endswith(
+        'numbers of type int were expected, as astype("int") makes them.'
+    )
+    tracked = torch.from_numpy(corners).requires_grad_(True)
+    assert _message(lambda: spy.Scene(device, [spy.Mesh(tracked, faces)])).startswith(
+        "Scene: the mesh has as positions a torch tensor of"
+    )
+    twofold = spy.Mesh(torch.zeros(3, 3, dtype=torch.complex64), [[0, 1, 2]])
+    assert _message(lambda: spy.Scene(device, [twofold])).startswith("Scene: the mesh has as positions ")
+    assert repr(spy.Mesh([[0, 0, 1e300], [0, 1, 0], [1, 0, 0]], [[0, 1, 2]])) == "<Mesh of 1 triangle and 3 corners>"
+    # No warning of NumPy's: they are errors in tests.
+    assert spy.Scene(device, [spy.Mesh([[0, 0, 1e300], [0, 1, 0], [1, 0, 0]], [[0, 1, 2]])]).count == 1
+
+
+def test_other_values_for_scenes(device: spy.Device, module: spy.Module) -> None:
+    """What a newcomer passes in place of a Scene, or of an Image."""
+    corners, faces = soup(2, 26)
+    head = "int3 numbers(float3 origin, float3 direction, float2 limits, Scene scene): argument 'scene' is "
+    rays_of = (np.zeros(3, np.float32), np.ones(3, np.float32), spy.float2(0, 1))
+    for value, words in (
+        (spy.Mesh(corners, faces), "<Mesh of 2 triangles and 6 corners>"), (None, "None"), ([], "[]"), ({}, "{}"),
+        (spy.Tensor.zeros(device, 2), "a Tensor<float> of shape (2,)"),
+    ):  # fmt: skip
+        assert _message(lambda value=value: module.numbers(*rays_of, value)) == (
+            f"{head}{words}; pass spy.Scene(device, [mesh])."
+        )
+    other = spy.Device("cpu")
+    there = spy.Scene(other, [spy.Mesh(corners, faces)])
+    message = _message(lambda: module.numbers(*rays_of, there))
+    assert message.startswith(f"{head}on ") and message.endswith(f"; the module runs on {device!r}.")
+    text = "import sampling; float3 tint(Image3 image, float2 uv) { return image.sample(uv); }"
+    tint: Any = spy.Module.load_from_source(device, "test_tint", text)
+    photo = np.ones((4, 5, 3), np.float32)
+    for image, words in (
+        (photo, "an array of dtype float32 and shape (4, 5, 3)"),
+        (spy.Tensor.from_numpy(device, photo, "float3"), "a Tensor<float3> of shape (4, 5)"),
+    ):
+        assert _message(lambda image=image: tint.tint(image, spy.float2(0, 0))) == (
+            f"float3 tint(Image3 image, float2 uv): argument 'image' is {words}; pass spy.Image(tensor), where the "
+            "tensor holds elements of float3."
+        )
