@@ -422,9 +422,8 @@ def _bind_parts(
     names = [name for _, name, _ in parts.places]
     for name, _ in how.fields:
         if name not in names:
-            raise BindError(
-                f"{where}: map names '{name}', which '{param.type.name}' has not; it has {', '.join(names)}."
-            )
+            has = ", ".join(names)
+            raise BindError(f"{where}: map names '{name}', which '{param.type.name}' has not; it has {has}.")
     bound = []
     for (place, name, type_), part in zip(parts.places, parts.take(value), strict=True):
         inner = where if name[:5] == "_spy_" else f"{where[:-1]}{place}'" if where[-1:] == "'" else f"{where}{place}"

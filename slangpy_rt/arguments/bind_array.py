@@ -18,7 +18,6 @@ from slangpy_rt.arguments.device_feeds import ArrayFeed
 from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.arguments.host_feeds import HostCopyFeed, HostViewFeed
 from slangpy_rt.arguments.nested_feeds import ConvertedFeed
-from slangpy_rt.arguments.sampled_textures import image_advice
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.value_feeds import ValueFeed
 from slangpy_rt.arrays.layout import same_walk
@@ -91,8 +90,7 @@ def bind_array(
         convert = (
             f"Convert it, array.astype('{type_.name}'), or make it with dtype={_as_dtype(type_)}."
             if converted and access == "in" and isinstance(value, Tensor)
-            else image_advice(type_)
-            or f"Make it with dtype={_as_dtype(type_)}, or convert it on the host with from_numpy(...)."
+            else f"Make it with dtype={_as_dtype(type_)}, or convert it on the host with from_numpy(...)."
         )
         raise BindError(
             f"{where} is {in_words(value)}; '{type_.name}' was expected, and device data is not converted. {convert}"

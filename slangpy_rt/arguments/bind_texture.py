@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.containers import container
 from slangpy_rt.arguments.nested_feeds import ConvertedFeed
-from slangpy_rt.arguments.sampled_textures import image_advice
 from slangpy_rt.arguments.texture_feeds import SamplerFeed, TextureFeed
 from slangpy_rt.arguments.texture_types import SAMPLER, TextureType, texture_type
 from slangpy_rt.backends.images import ImageDesc
@@ -93,7 +92,7 @@ def bind_texels(where: str, device: DeviceCore, name: str, type_: SlangType, acc
         change = (
             "Copy the texels, tensor.copy_from(texture), and pass the Tensor."
             if container(type_) is not None or type_.kind == "pointer"
-            else image_advice(type_) or "Change the parameter's type, or the texture's format."
+            else "Change the parameter's type, or the texture's format."
         )
         raise BindError(
             f"{where} is {in_words(value)}, whose texels are '{seen}'{f' or {own!r}' if own != seen else ''}; "

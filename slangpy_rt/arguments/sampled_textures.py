@@ -5,7 +5,6 @@ The parts are bound in ``bind``; nothing here makes a ``Bound``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,6 @@ from slangpy_rt.textures.texture import Texture
 # that name and these fields takes the same two.
 _NAME = "SampledTexture"
 _FIELDS = (("texture", "Texture2D<float4>"), ("sampler", "SamplerState"))
-_IMAGE = re.compile(r"Image(?:Cube)?[123]?")
 
 
 def is_sampled_texture(scope: Scope, type_: SlangType) -> bool:
@@ -40,12 +38,6 @@ def sampled_texture(scope: Scope, interface: str) -> SlangType | None:
     """
     found = _known(scope)
     return found if found is not None and scope.source.conforms(_NAME, interface) else None
-
-
-def image_advice(type_: SlangType) -> str:
-    """Return a sentence on what to pass for a type of pictures in Tensors; empty for other types."""
-    ours = _IMAGE.fullmatch(type_.name) and type_.fields and type_.fields[0].name == "texels"
-    return "Pass an Image, spy.Image(tensor), which functions sample." if ours else ""
 
 
 def as_sampled(scope: Scope, value: Any) -> Any:

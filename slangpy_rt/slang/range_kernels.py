@@ -15,12 +15,10 @@ from slangpy_rt.slang.emitted import emitted_name
 from slangpy_rt.slang.module_info import global_variables
 from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.static_variables import statics
-from slangpy_rt.slang.target_code import NEEDS_GROUPS, check_body, check_groups
+from slangpy_rt.slang.target_code import NEEDS_GROUPS, check_groups
 
 # The functions through which Slang finds one that C++ lacks: "see using of 'Gather'".
 _USING = re.compile(r"see using of '(\w+)'")
-# What Slang calls a ``__target_switch`` there, of which no case is for C++.
-_SWITCH = "statement"
 _METHOD = re.compile(r"(?:Gather|CalculateLevelOfDetail)\w*")
 _NO_METHOD = (
     "the function uses {used} of a texture, for which Slang writes nothing in C++. Use SampleLevel or Load, or run "
@@ -37,7 +35,7 @@ def load_range(session: NativeSession, name: str, text: str, entry: str) -> ComP
     Raises
     ------
     UnsupportedError
-        If the function needs thread groups, or uses a method of textures or a function of which there is no C++.
+        If the function needs thread groups, or uses a method of textures of which there is no C++.
     CompileError
         If Slang refuses the text.
     """
@@ -49,8 +47,6 @@ def load_range(session: NativeSession, name: str, text: str, entry: str) -> ComP
         check_groups(next((leaf for leaf in used if NEEDS_GROUPS.fullmatch(leaf)), ""))
         if used and _METHOD.fullmatch(used[-1]):
             raise UnsupportedError(_NO_METHOD.format(used=used[-1])) from error
-        if len(used) > 1 and used[-1] == _SWITCH:
-            check_body(used[-2])
     # The check's other errors do not count, because it also refuses InterlockedAdd, which works.
     return session.load(name, f"{name}.slang", text)
 

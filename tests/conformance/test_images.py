@@ -223,7 +223,7 @@ def test_what_is_refused(device: spy.Device, module: spy.Module) -> None:
         "wrap is 'wrap'": lambda: spy.Image(good, "wrap"),
         "wrap is 3": lambda: spy.Image(good, 3),
         r"wrap is \[array": lambda: spy.Image(good, [np.zeros(2), "repeat"]),
-        "Pass an Image, spy.Image": lambda: module.first(good, [0.5, 0.5]),
+        r"pass spy\.Image\(tensor\), where the tensor holds": lambda: module.first(good, [0.5, 0.5]),
         "filter is None": lambda: spy.Image(good, filter=None),  # type: ignore[arg-type]
         "have no gradient": lambda: spy.Image(good, mips=True).backward(),
     }.items():
