@@ -57,6 +57,9 @@ def with_its_sampler(where: str, value: Texture) -> Callable[[Texture], tuple[Te
         given = Sampler(value.device, d.filter, d.wrap, d.mip, d.anisotropy, d.border, d.bias, d.least, d.most)
         return lambda texture: (texture, given)
     plain = sampler_of(where, value.device, {})
+    if not value.layout.desc.format.filters:
+        # Whole numbers take no such sampler; that the function reads floats is said where the texture is bound.
+        return lambda texture: (texture, plain)
     # On devices where a texture's number names its sampler, the texture has to hold this one.
     return lambda texture: (texture.with_sampler(plain), plain)
 
