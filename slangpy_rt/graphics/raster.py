@@ -355,7 +355,7 @@ class Raster:
         )
 
     def _called(self, runner: Runner, faces: Any, result: Any, named: dict[str, Any]) -> Any:
-        self._check_result(result)
+        self._check_result(result, runner.commands is not None)
 
         def made(shape: Shape, color: str) -> Tensor:
             picture = Tensor.empty(self.device, shape, color)
@@ -391,11 +391,13 @@ class Raster:
                     "Tensor.from_dlpack(device, array) makes one of the same memory."
                 )
 
-    def _check_result(self, result: Any) -> None:
+    def _check_result(self, result: Any, is_recorded: bool) -> None:
         """Refuse results that are no picture, or that have no gradient where the derivative reads or writes one."""
         if not self._derivative and isinstance(result, Tensor):
             return
-        kinds = {"": ("tensor", "numpy"), "forward": ("tensor",), "backward": ()}[self._derivative]
+        # Nothing would copy a NumPy array when a list runs.
+        drawn = ("tensor",) if is_recorded else ("tensor", "numpy")
+        kinds = {"": drawn, "forward": ("tensor",), "backward": ()}[self._derivative]
         expected = " or ".join(["a Tensor", *map(repr, kinds)])
         if self._derivative == "backward":
             good = isinstance(result, Tensor) and result.grad_in is not None
