@@ -31,7 +31,7 @@ from slangpy_rt.runtime.stream import Stream
 _MOST = 16384  # rows or columns: places in 256ths of a pixel are then exact in a float
 _MOST_LAYERS = 64
 # Methods that other packages of the library call.
-_INTERNAL = {"check_differentiable", "faces_of", "run"}
+_INTERNAL = {"check_differentiable", "faces_of", "run", "where"}
 
 
 @short_tracebacks("__init__", "__call__")
@@ -144,12 +144,12 @@ class Raster:
             if isinstance(adapter, Adapter) and adapter.draws and not self._derivative:
                 if _result is not None:
                     raise BindError(
-                        f"{self._where}: _result is {in_words(_result)}; the picture is a new one of the kind of "
+                        f"{self.where}: _result is {in_words(_result)}; the picture is a new one of the kind of "
                         f"{class_in_words(value)}, so leave _result out."
                     )
                 if self._stream is not None:
                     raise BindError(
-                        f"{self._where}: .stream is not for {class_in_words(value)}; such pictures are drawn on the "
+                        f"{self.where}: .stream is not for {class_in_words(value)}; such pictures are drawn on the "
                         "current stream of that library."
                     )
                 return adapter.draw(self, _faces, named)
@@ -157,12 +157,12 @@ class Raster:
         if recorder is not None and carries_gradients(named):
             if _result not in (None, "tensor"):
                 raise BindError(
-                    f"{self._where}: an argument carries a gradient, and a GradTape records new Tensors; leave "
+                    f"{self.where}: an argument carries a gradient, and a GradTape records new Tensors; leave "
                     "_result out, or pass tensor.detach()."
                 )
             if self._stream is not None:
                 raise BindError(
-                    f"{self._where}: an argument carries a gradient, and a GradTape records what runs on the device "
+                    f"{self.where}: an argument carries a gradient, and a GradTape records what runs on the device "
                     "without a stream; leave .stream out, or pass tensor.detach()."
                 )
             given = {"_faces": _faces, **named}
@@ -178,7 +178,7 @@ class Raster:
             If it is no stream of the device.
         """
         if not isinstance(stream, Stream) or stream.device is not self.device:
-            raise BindError(f"{self._where}.stream: {in_words(stream)} is no stream of {self.device!r}.")
+            raise BindError(f"{self.where}.stream: {in_words(stream)} is no stream of {self.device!r}.")
         made = self._copy(self._derivative)
         made._stream = stream
         return made
@@ -205,11 +205,11 @@ class Raster:
         """
         if not isinstance(commands, CommandList) or commands.device is not self._stages.device:
             raise BindError(
-                f"{self._where}.append_to: {in_words(commands)} is no command list of {self._stages.device!r}."
+                f"{self.where}.append_to: {in_words(commands)} is no command list of {self._stages.device!r}."
             )
         if self._stream is not None:
             raise BindError(
-                f"{self._where}.append_to: .stream is for calls; a list is submitted to a stream as a whole."
+                f"{self.where}.append_to: .stream is for calls; a list is submitted to a stream as a whole."
             )
         first = len(commands.calls)
         kind = "tensor" if self._derivative != "backward" else None
@@ -230,12 +230,13 @@ class Raster:
         return f"<{what[self._derivative]} by {project} and {shade} on {rows} rows of {columns} pixels>"
 
     @property
-    def _where(self) -> str:
+    def where(self) -> str:
+        """The name for messages; only the library reads this."""
         return self._stages.where + {"": "", "backward": ".bwds", "forward": ".fwds"}[self._derivative]
 
     def _variant(self, derivative: str) -> Raster:
         if self._derivative:
-            raise BindError(f"{self._where}: a derivative has no derivatives.")
+            raise BindError(f"{self.where}: a derivative has no derivatives.")
         return self._copy(derivative)
 
     def _copy(self, derivative: str) -> Raster:
@@ -354,7 +355,7 @@ class Raster:
         )
 
     def _called(self, runner: Runner, faces: Any, result: Any, named: dict[str, Any]) -> Any:
-        self._check_result(result)
+        self._check_result(result, runner.commands is not None)
 
         def made(shape: Shape, color: str) -> Tensor:
             picture = Tensor.empty(self.device, shape, color)
@@ -371,30 +372,32 @@ class Raster:
 
     def _made_of(self, faces: Any) -> Triangles:
         if faces is None:
-            raise BindError(f"{self._where}: argument _faces is missing; it has the three corners of each triangle.")
+            raise BindError(f"{self.where}: argument _faces is missing; it has the three corners of each triangle.")
         found = self._kept.triangles
         if found is None or not found.is_of(faces):
-            found = self._kept.triangles = Triangles(self._where, self._stages.device, faces)
+            found = self._kept.triangles = Triangles(self.where, self._stages.device, faces)
         return found
 
     def _check_names(self, known: list[str], named: dict[str, Any]) -> None:
         for name, value in named.items():
             if name not in known:
                 raise BindError(
-                    f"{self._where}: there is no parameter '{name}'; the functions have {', '.join(known) or 'none'}."
+                    f"{self.where}: there is no parameter '{name}'; the functions have {', '.join(known) or 'none'}."
                     f"{meant(name, known)}"
                 )
             if isinstance(converter(type(value)), Adapter):
                 raise BindError(
-                    f"{self._where}: '{name}' is {class_in_words(value)}; Tensors are taken here, and "
+                    f"{self.where}: '{name}' is {class_in_words(value)}; Tensors are taken here, and "
                     "Tensor.from_dlpack(device, array) makes one of the same memory."
                 )
 
-    def _check_result(self, result: Any) -> None:
+    def _check_result(self, result: Any, is_recorded: bool) -> None:
         """Refuse results that are no picture, or that have no gradient where the derivative reads or writes one."""
         if not self._derivative and isinstance(result, Tensor):
             return
-        kinds = {"": ("tensor", "numpy"), "forward": ("tensor",), "backward": ()}[self._derivative]
+        # Nothing would copy a NumPy array when a list runs.
+        drawn = ("tensor",) if is_recorded else ("tensor", "numpy")
+        kinds = {"": drawn, "forward": ("tensor",), "backward": ()}[self._derivative]
         expected = " or ".join(["a Tensor", *map(repr, kinds)])
         if self._derivative == "backward":
             good = isinstance(result, Tensor) and result.grad_in is not None
@@ -405,28 +408,28 @@ class Raster:
         else:
             good = result is None or isinstance(result, Tensor) or (isinstance(result, str) and result in kinds)
         if not good:
-            raise BindError(f"{self._where}: _result is {in_words(result)}; {expected} was expected.")
+            raise BindError(f"{self.where}: _result is {in_words(result)}; {expected} was expected.")
 
     def _check_arguments(self, declared: Declarations, of_project: dict[str, Any], of_shade: dict[str, Any]) -> None:
         """Refuse derivatives of nothing."""
         if self._derivative == "backward":
             if not has_gradient((of_project, of_shade)):
-                raise BindError(f"{self._where}: no argument has a gradient to add to; with_grads() makes one.")
+                raise BindError(f"{self.where}: no argument has a gradient to add to; with_grads() makes one.")
             self._stages.check_differentiable(declared, ".bwds", has_gradient(of_project))
         elif self._derivative == "forward":
             if not has_tangent((of_project, of_shade)):
                 raise BindError(
-                    f"{self._where}: no argument has a tangent; with_grads(grad_in=tangent) gives one to a Tensor."
+                    f"{self.where}: no argument has a tangent; with_grads(grad_in=tangent) gives one to a Tensor."
                 )
             self._stages.check_differentiable(declared, ".fwds", has_tangent(of_project))
 
     def _check_picture(self, picture: Tensor, shape: tuple[int, ...], color: str) -> None:
         device = self._stages.device
         if picture.device is not device:
-            raise BindError(f"{self._where}: _result is of {picture.device!r}; the module is on {device!r}.")
+            raise BindError(f"{self.where}: _result is of {picture.device!r}; the module is on {device!r}.")
         if picture.shape != shape or picture.dtype.name != color:
             raise ShapeError(
-                f"{self._where}: _result is {in_words(picture)}; a Tensor<{color}> of shape {shape} was expected."
+                f"{self.where}: _result is {in_words(picture)}; a Tensor<{color}> of shape {shape} was expected."
             )
 
 

@@ -248,8 +248,8 @@ class Step(ABC):
         kinds = self.kinds[name]
         if _stands(value):
             return value
-        if name in self.scalars and isinstance(value, (int, float, np.floating, np.integer)):
-            return float(value)
+        if name in self.scalars and isinstance(value, (int, float)):
+            return value
         if isinstance(value, NDBuffer):
             if value.device is not task.device:
                 raise BindError(
@@ -398,16 +398,18 @@ def vector(where: str, name: str, shape: Iterable[int], kinds: tuple[str, ...]) 
     return kind
 
 
-def pictures(where: str, name: str, shape: Shape, dims: int, what: str) -> tuple[int, ...]:
-    """Return the dimensions in front of the last ``dims``: none, or that of pictures.
+def pictures(where: str, name: str, array: Any, dims: int, what: str) -> tuple[int, ...]:
+    """Return the dimensions of an array in front of the last ``dims``: none, or that of pictures.
 
     Raises
     ------
     ShapeError
         If there are others.
     """
+    shape: Shape = array.shape
     if len(shape) not in (dims, dims + 1):
-        raise ShapeError(f"{where}: {name} has shape {shape}; ({what}) or (pictures, {what}) was expected.")
+        given = f"{shape} of {array.dtype.name}"
+        raise ShapeError(f"{where}: {name} has shape {given}; ({what}) or (pictures, {what}) was expected.")
     return shape[: len(shape) - dims]
 
 

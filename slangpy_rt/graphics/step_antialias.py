@@ -61,8 +61,8 @@ class Antialias(Step):
     def last(self, runner: Runner, task: Task, named: dict[str, Any]) -> Last:
         """Find the silhouettes, and return the call that mixes."""
         color, seen, position = named["color"], named["seen"], named["position"]
-        front = pictures(task.where, "color", color.shape, 2, "rows, columns")
-        own = pictures(task.where, "position", position.shape, 1, "corners")
+        front = pictures(task.where, "color", color, 2, "rows, columns")
+        own = pictures(task.where, "position", position, 1, "corners")
         if seen.shape != color.shape:
             raise ShapeError(
                 f"{task.where}: seen has shape {seen.shape}; that of color, {color.shape}, was expected."

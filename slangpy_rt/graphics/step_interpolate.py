@@ -55,8 +55,8 @@ class Interpolate(Step):
     def last(self, runner: Runner, task: Task, named: dict[str, Any]) -> Last:
         """Return the call that finds the values."""
         values, seen = named["values"], named["seen"]
-        front = pictures(task.where, "seen", seen.shape, 2, "rows, columns")
-        own = pictures(task.where, "values", values.shape, 1, "corners")
+        front = pictures(task.where, "seen", seen, 2, "rows, columns")
+        own = pictures(task.where, "values", values, 1, "corners")
         if own and own not in (front or (1,), (1,)):
             raise ShapeError(f"{task.where}: values has {own[0]} pictures, and seen {(front or (1,))[0]}.")
         points, flat = seen if front else seen[None], values if own else values[None]

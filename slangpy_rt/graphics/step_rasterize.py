@@ -75,7 +75,7 @@ class Rasterize(Step):
         """Find the words of the pixels, and return the call that finds the points."""
         position, behind = named["position"], named.get("behind")
         size = task.settings
-        front = pictures(task.where, "position", position.shape, 1, "corners")
+        front = pictures(task.where, "position", position, 1, "corners")
         flat = position if front else position[None]
         triangles = task.triangles(flat.shape[1])
         if triangles.count > _MOST_TRIANGLES:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from slangpy_rt.core.checks import flag, short_tracebacks
 from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.wording import in_words
@@ -81,7 +83,7 @@ class Sample(Step):
         """
         named = {"image": image, "uv": uv}
         if level is not None:
-            named["level"] = level
+            named["level"] = float(level) if isinstance(level, (np.floating, np.integer)) else level
         if isinstance(image, Image):
             for name, value in (("wrap", wrap), ("filter", filter), ("mips", mips)):
                 if value is not None:

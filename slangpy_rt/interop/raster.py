@@ -9,13 +9,14 @@ import torch
 
 from slangpy_rt.arrays.carried import carrying, carrying_layout
 from slangpy_rt.arrays.layout import layout_of
-from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.dtypes import element_type
+from slangpy_rt.core.errors import BindError
 from slangpy_rt.graphics.runner import Runner
 from slangpy_rt.interop.graph import Apply
 from slangpy_rt.interop.placement import as_tensor, check_places
 from slangpy_rt.interop.torch_memory import current_stream, lies_on, maker, tensor_of
+from slangpy_rt.interop.torch_types import check_plain, tensor_in_words
 from slangpy_rt.runtime.foreign_stream import foreign_stream
 
 if TYPE_CHECKING:
@@ -152,7 +153,12 @@ def draw(raster: Raster, faces: Any, named: dict[str, Any]) -> Any:
     check_places(repr(raster), tuple(tensors.values()))
     model = next(iter(tensors.values()))
     if isinstance(faces, torch.Tensor):
-        faces = raster.faces_of(faces, lambda: _as_faces(raster, faces))
+        given, where = faces, raster.where
+        if given.is_cuda and given.dtype != torch.int32:
+            # A copy, which would not follow what the tensor comes to hold.
+            faces = as_faces(where, raster.device, "_faces", given)
+        else:
+            faces = raster.faces_of(given, lambda: as_faces(where, raster.device, "_faces", given))
     call = RasterCall(raster, faces, tuple(named), model)
     if torch.is_grad_enabled() and any(value.requires_grad for value in tensors.values()):
         raster.check_differentiable(name for name, value in tensors.items() if value.requires_grad)
@@ -160,12 +166,19 @@ def draw(raster: Raster, faces: Any, named: dict[str, Any]) -> Any:
     return call.forward(None, tuple(named.values()), ())
 
 
+def as_faces(where: str, device: Any, name: str, faces: torch.Tensor) -> Any:
+    """Return a tensor of triangles as an array that pictures draw: of NumPy's, or of int on a GPU.
+
+    Raises
+    ------
+    BindError
+        If its numbers are no integers.
+    """
+    if faces.is_floating_point() or faces.is_complex() or faces.dtype == torch.bool:
+        raise BindError(f"{where}: {name} is {tensor_in_words(faces)}; integers were expected.")
+    check_plain(faces)
+    return as_tensor(device, faces.int()) if faces.is_cuda else faces.numpy()
+
+
 def _element(name: str) -> SlangType:
     return element_type("raster", name)
-
-
-def _as_faces(raster: Raster, faces: torch.Tensor) -> Any:
-    if not faces.is_cuda:
-        return faces.numpy()
-    found: NDBuffer = as_tensor(raster.device, faces)
-    return found

@@ -15,7 +15,7 @@ from slangpy_rt.graphics.step import Task, vector
 from slangpy_rt.interop.device_of import device_of
 from slangpy_rt.interop.graph import Apply
 from slangpy_rt.interop.placement import as_tensor, check_places
-from slangpy_rt.interop.raster import RasterCall
+from slangpy_rt.interop.raster import RasterCall, as_faces
 from slangpy_rt.interop.torch_types import tensor_in_words
 
 
@@ -89,13 +89,16 @@ def step(task: Task, faces: Any, named: dict[str, Any]) -> Any:
                 f"{task.where}: {name} is {in_words(value)}, and another argument is a tensor of PyTorch; a tensor "
                 "was expected."
             )
+        if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+            raise BindError(
+                f"{task.where}: {name} is {tensor_in_words(value)}, and sparse; a dense one was expected, as "
+                "to_dense() makes it."
+            )
     if task.device is None:
         task = task.on(device_of(task.where, tensors))
     if isinstance(faces, torch.Tensor):
-        if faces.dtype not in (torch.int32, torch.int64):
-            raise BindError(f"{task.where}: faces is {tensor_in_words(faces)}; numbers of torch.int32 were expected.")
         check_places(task.where, (tensors[0], faces))
-        faces = as_tensor(task.device, faces.int()) if faces.is_cuda else faces.numpy()
+        faces = as_faces(task.where, task.device, "faces", faces)
     call = StepCall(task, faces, tuple(named), tensors[0])
     if torch.is_grad_enabled() and any(value.requires_grad for value in tensors):
         return Apply.apply(call, None, (), *named.values())  # type: ignore[no-untyped-call]

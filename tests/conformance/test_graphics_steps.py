@@ -265,6 +265,9 @@ def _by_torch(at: Any, color: Any, texels: Any, faces: Any) -> Any:
 def test_tensors_of_pytorch() -> None:
     at, color, faces = _body(6)
     texels = np.random.default_rng(7).random((16, 16, 3), np.float32)
+    assert torch.equal(
+        *[graphics.rasterize(torch.from_numpy(at), torch.from_numpy(faces.astype(k)), SIZE) for k in "ib"]
+    )
     upstream = torch.from_numpy(np.random.default_rng(9).normal(size=(*SIZE, 3)).astype(np.float32))
     given = [torch.from_numpy(x).requires_grad_(True) for x in (at, color, texels)]
     seen, picture = _by_torch(*given, torch.from_numpy(faces).long())
@@ -400,6 +403,16 @@ def test_what_is_refused(device: spy.Device) -> None:
         spy.BindError, match=r"position is a torch tensor of torch.float64 .*numbers of torch.float32"
     ):
         graphics.rasterize(torch.from_numpy(at).double(), faces, SIZE)
+    with pytest.raises(
+        spy.BindError, match=r"position is a torch tensor of .*, and sparse; a dense one was expected"
+    ):
+        graphics.rasterize(torch.from_numpy(at).to_sparse(), faces, SIZE)
+    with pytest.raises(spy.BindError, match=r"faces is a torch tensor of torch.bool .*; integers were expected"):
+        graphics.rasterize(torch.from_numpy(at), torch.from_numpy(faces).bool(), SIZE)
+    with pytest.raises(
+        spy.ShapeError, match=r"values has shape \(\) of float3; \(corners\) or \(pictures, corners\)"
+    ):
+        graphics.interpolate(color[0], seen, faces)
     with pytest.raises(spy.BindError, match=r"append_to: position is .*; a Tensor on the list's device"):
         graphics.rasterize.append_to(device.command_list(), at, faces, SIZE)
     with pytest.raises(spy.BindError, match=r"bwds.append_to: commands is 3; a CommandList was expected"):

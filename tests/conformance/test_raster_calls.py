@@ -323,6 +323,8 @@ def test_what_is_refused(device: spy.Device, module: spy.Module) -> None:
     commands = device.command_list()
     with pytest.raises(spy.BindError, match=r"a command list does not take .at."):
         draw.append_to(commands, **(given | {"at": _clip(PLACE, 0.5)}))
+    with pytest.raises(spy.BindError, match=r"one.raster: _result is 'numpy'; a Tensor or 'tensor' was expected"):
+        draw.append_to(commands, **given, _result="numpy")
     with pytest.raises(spy.BindError, match=r"names corner"):
         draw.append_to(commands, **(given | {"_faces": np.array([[0, 1, 9]])}))
     assert len(commands) == 0
