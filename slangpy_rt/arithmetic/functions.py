@@ -65,7 +65,7 @@ def nonzero(array: Tensor) -> tuple[Tensor, ...]:
     BindError
         If the elements are no single numbers.
     ShapeError
-        If the array has 2^31 elements or more.
+        If the array has no dimension, or 2^31 elements or more.
     """
     source = _array("nonzero", array)
     return scans(source).coordinates(source)
@@ -123,5 +123,7 @@ def sort(array: Tensor, axis: int = -1) -> Tensor:
 
 def _array(where: str, value: Any) -> Tensor:
     if not isinstance(value, NDBuffer):
-        raise BindError(f"{where}: array is {in_words(value)}; a Tensor was expected.")
+        raise BindError(
+            f"{where}: array is {in_words(value)}; a Tensor was expected, as Tensor.from_numpy(device, array) is."
+        )
     return plain(value)

@@ -52,9 +52,13 @@ void places(Tensor<{held}, 1> row, Tensor<int, 1> sums, int part, int each, RWTe
     + _SPAN
     + """
     int found = part > 0 ? sums[part - 1] : 0;
-    for (; at < end; ++at)
-        if ({test})
-            result[found++] = at;
+    let last = sums[part];
+    for (; at < end && found < last; ++at)
+    {{
+        // Without a branch, which would be guessed wrong half of the time.
+        result[found] = at;
+        found += {test} ? 1 : 0;
+    }}
 }}
 """
 )

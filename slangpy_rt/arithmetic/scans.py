@@ -18,9 +18,10 @@ from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import is_whole
 from slangpy_rt.core.wording import in_words
 
-# Numbers of a part at least, and the most parts of all rows.
-_EACH = 64
-_MOST = 1 << 16
+# Numbers of a part at least, and the most parts of all rows. A launch takes longer than to add up 4096 numbers, and
+# 256 parts are enough for the threads of a CPU: one launch then scans the sums of all parts.
+_EACH = 4096
+_MOST = 256
 _LIMIT = 2**31 - 1
 
 
@@ -85,15 +86,25 @@ class Scans:
         module = self.module("places", PLACES, held=scalar, test=test)
         parts, each = parts_of(size, 1)
         numbers = self.numbers(parts)
-        sums = self.running(module["count"](row[None], numbers, each))
+        sums = self.running(module["count"](row, numbers, each))
         found = Tensor.empty(self._device, int(sums[-1].item()), "int")
         if found.size:
-            module["places"](row[None], sums[None], numbers, each, found[None])
+            module["places"](row, sums, numbers, each, found)
         return found
 
     def coordinates(self, array: NDBuffer) -> tuple[Tensor, ...]:
-        """Return the indices of the elements that are not zero, an array for each dimension."""
+        """Return the indices of the elements that are not zero, an array for each dimension.
+
+        Raises
+        ------
+        ShapeError
+            If the array has no dimension.
+        """
+        if not array.shape:
+            raise ShapeError(f"nonzero: {array.summary} has no dimension to count in; reshape(-1) gives it one.")
         places = self.nonzero(array)
+        if len(array.shape) == 1:
+            return (places,)
         coordinate = self.module("coordinate", COORDINATE)["coordinate"]
         shape = array.shape
         return tuple(
@@ -136,11 +147,11 @@ class Scans:
         module = self.module("scan", SCAN, held=held, of=of, into=into)
         parts, each = parts_of(size, others)
         numbers = self.numbers(parts)
+        rows = by_parts(row)
         sums: Any = Tensor.empty(self._device, (*row.shape[:-1], parts), of)
         if parts > 1:
-            totals = module["total"](row[..., None, :], numbers, each)
-            self._scan(totals, sums, of, of, of)
-        module["scan"](row[..., None, :], sums[..., None, :], numbers, each, result[..., None, :])
+            self._scan(module["total"](rows, numbers, each), sums, of, of, of)
+        module["scan"](rows, by_parts(sums), numbers, each, by_parts(result))
 
 
 def plain(array: NDBuffer) -> Tensor:
@@ -160,9 +171,14 @@ def scans(array: NDBuffer) -> Scans:
 
 def parts_of(size: int, rows: int) -> tuple[int, int]:
     """Return into how many parts each of some rows is divided, and the numbers of a part."""
-    parts = max(1, min(size // _EACH, max(_EACH, _MOST // rows)))
+    parts = max(1, min(size // _EACH, _MOST // rows))
     each = -(-size // parts)
     return -(-size // each), each
+
+
+def by_parts(rows: Any) -> Any:
+    """Return rows with a dimension in front of the last, along which parts broadcast; one row alone has all parts."""
+    return rows if len(rows.shape) == 1 else rows[..., None, :]
 
 
 def flat(array: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from slangpy_rt.arithmetic.elementwise import scalar_of
 from slangpy_rt.arithmetic.reductions import with_last
 from slangpy_rt.arithmetic.scan_texts import SORT
-from slangpy_rt.arithmetic.scans import Scans, parts_of, scans
+from slangpy_rt.arithmetic.scans import Scans, by_parts, parts_of, scans
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.errors import BindError, ShapeError
@@ -113,10 +113,10 @@ def _order(known: Scans, row: Any) -> Any:
     order[...] = known.numbers(size) if size <= 4096 else Tensor.arange(row.device, size)
     counts = Tensor.empty(row.device, (*others, 16 * parts), "int")
     for shift in range(0, count, 4):
-        given = (keys[..., None, :], order[..., None, :])
-        module["digits"](*given, numbers, each, shift, parts, counts[..., None, :])
+        given = (by_parts(keys), by_parts(order))
+        module["digits"](*given, numbers, each, shift, parts, by_parts(counts))
         sums = known.running(counts)
         following = Tensor.empty(row.device, row.shape, "int")
-        module["put"](*given, sums[..., None, :], numbers, each, shift, parts, following[..., None, :])
+        module["put"](*given, by_parts(sums), numbers, each, shift, parts, by_parts(following))
         order = following
     return order

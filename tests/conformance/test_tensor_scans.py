@@ -205,7 +205,12 @@ def test_refusals(device: spy.Device, tensor: Any) -> None:
     )
     vectors = spy.Tensor.zeros(device, 3, "float3")
     told: dict[str, Callable[[], Any]] = {
-        "cumsum: array is 3; a Tensor was expected.": lambda: spy.cumsum(3),  # type: ignore[arg-type]
+        "cumsum: array is 3; a Tensor was expected, as Tensor.from_numpy(device, array) is.": (
+            lambda: spy.cumsum(3)  # type: ignore[arg-type]
+        ),
+        "nonzero: Tensor<float> of shape () has no dimension to count in; reshape(-1) gives it one.": (
+            lambda: spy.nonzero(spy.Tensor.zeros(device, ()))
+        ),
         "cumsum: axis is 0.5; a whole number or None was expected.": lambda: spy.cumsum(t, 0.5),  # type: ignore[arg-type]
         "cumsum: axis 2 is no dimension of Tensor<float> of shape (2, 3).": lambda: spy.cumsum(t, 2),
         "cumsum: elements of type 'S' have no arithmetic; write a Slang function, or see the array as scalars with "

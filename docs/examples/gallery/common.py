@@ -49,20 +49,22 @@ def asset(package: str, *parts: str) -> Path:
 
 
 def save(file: Path, *parts: Any) -> None:
-    """Write pictures side by side; numbers below 0 are black, above 1 white."""
+    """Write pictures side by side, and print the file's name; numbers below 0 are black, above 1 white."""
     file.parent.mkdir(parents=True, exist_ok=True)
     pictures = [np.asarray(part, np.float32) for part in parts]
     row = np.concatenate([p if p.ndim == 3 else np.repeat(p[..., None], 3, axis=2) for p in pictures], axis=1)
     Image.fromarray((np.clip(row, 0, 1) * 255 + 0.5).astype(np.uint8)).save(file, quality=85)
+    print(f"wrote {file}")
 
 
 def save_gif(file: Path, frames: list[np.ndarray], seconds: float = 0.08, colors: int = 64) -> None:
-    """Write pictures that follow each other, without an end."""
+    """Write pictures that follow each other, without an end, and print the file's name."""
     file.parent.mkdir(parents=True, exist_ok=True)
     pictures = [Image.fromarray((np.clip(frame, 0, 1) * 255 + 0.5).astype(np.uint8)) for frame in frames]
     palette = pictures[0].quantize(colors)
     first, *others = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     first.save(file, save_all=True, append_images=others, duration=int(1000 * seconds), loop=0)
+    print(f"wrote {file}")
 
 
 class Clock:
