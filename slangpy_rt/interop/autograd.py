@@ -15,7 +15,7 @@ from slangpy_rt.interop.backward import Backward
 from slangpy_rt.interop.graph import Apply
 from slangpy_rt.interop.own_node import Pass, direct_apply, own_node, transforms_active
 from slangpy_rt.interop.placement import as_tensors
-from slangpy_rt.interop.torch_memory import same_places, signature
+from slangpy_rt.interop.torch_memory import NO_TRANSFORMS, refuse_transforms, same_places, signature
 
 if TYPE_CHECKING:
     from slangpy_rt.arguments.resolve import Candidate
@@ -240,6 +240,8 @@ class AutogradCall:
                 f"{self._sig}: an argument requires a gradient, and autograd does not see what is written to "
                 "_result; leave it out, or call within torch.no_grad()."
             )
+        if transforms_active():
+            raise BindError(f"{self._sig}: {NO_TRANSFORMS}")
         given = values[: self._given]
         for k in self.outs:
             if not isinstance(given[k], torch.Tensor):
@@ -279,6 +281,7 @@ def autograd_call(function: Function, args: tuple[Any, ...], names: tuple[str, .
     BindError
         If the function is not differentiable, or its arguments do not allow it.
     """
+    refuse_transforms(function.name, args)
     callee = Callee(function)
     if callee.is_derivative:
         raise BindError(

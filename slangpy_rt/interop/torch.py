@@ -26,6 +26,7 @@ from slangpy_rt.interop.torch_memory import (
     placed,
     refuse_autograd,
     signature,
+    transformed,
 )
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class TorchAdapter(Adapter):
 
     def asks_for_autograd(self, value: torch.Tensor) -> bool:
         """Tell whether a call on a tensor has to be differentiable; part of its signature."""
-        return value.requires_grad and torch.is_grad_enabled()
+        return (value.requires_grad and torch.is_grad_enabled()) or transformed(value)
 
     def call_for_autograd(self, function: Any, args: tuple[Any, ...], names: tuple[str, ...]) -> Any:
         """Make a call for PyTorch's graph, checked as far as it can be before it runs."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from slangpy_rt.arrays.dlpack import CUDA
 from slangpy_rt.arrays.layout import layout_of
@@ -19,6 +20,7 @@ from slangpy_rt.backends.extras import ExportsMemory
 from slangpy_rt.core.errors import BindError, OutOfMemoryError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.interop.own_node import transforms_active
 from slangpy_rt.interop.torch_types import check_plain, dtype_of, element_of, tensor_in_words
 
 if TYPE_CHECKING:
@@ -29,17 +31,24 @@ _POOLED_BYTES = 1 << 20
 # For results of at most this size a tensor of their kind is kept: ``empty_like`` takes 0.8 us, ``empty`` with a dtype
 # and a device 1.6.
 _KEPT_BYTES = 1 << 16
+# Slang functions are batched without them, and have a backward pass alone.
+NO_TRANSFORMS = (
+    "transforms of torch.func (vmap, grad, jvp) and forward-mode differentiation do not see what a Slang function "
+    "computes. Give it the whole batch, of which each element is a call, and take gradients by tensor.backward()."
+)
 
 
 def signature(value: torch.Tensor) -> tuple[Any, ...]:
     """Return the signature of a tensor; it makes no NumPy array of the tensor, which would take 2 us."""
-    autograd = value.requires_grad and torch.is_grad_enabled()
+    # A signature of its own, with which no call is prepared: ``refuse_transforms``.
+    autograd: Any = "transformed" if transformed(value) else value.requires_grad and torch.is_grad_enabled()
     try:
         # For dense tensors the shape decides the strides, and a bool is hashed faster than a tuple.
         strides: Any = value.is_contiguous() or value.stride()
         # Kernels read several elements at once where they lie at multiples of 32 bytes.
-        place = value.is_cuda and value.data_ptr() % 32
-    except RuntimeError:  # a sparse one
+        address = value.data_ptr()
+        place = value.is_cuda and address % 32
+    except RuntimeError:  # a sparse one, or one without memory of its own
         strides, place = value.layout, 0
     return value.dtype, value.shape, strides, value.device, value.is_neg(), autograd, place
 
@@ -61,14 +70,45 @@ def on_host(value: torch.Tensor) -> np.ndarray[Any, Any]:
         raise BindError(f"{tensor_in_words(value)}, whose memory cannot be used ({error}).") from None
 
 
+def transformed(value: torch.Tensor) -> bool:
+    """Tell whether a transform of ``torch.func``, or forward-mode differentiation, follows a tensor."""
+    # A tensor of a transform that has ended is one as any other.
+    if transforms_active() and _wrapped(value):
+        return True
+    if forward_ad._current_level < 0:
+        return False
+    return forward_ad.unpack_dual(value).tangent is not None  # type: ignore[no-untyped-call]
+
+
+def refuse_transforms(where: str, values: tuple[Any, ...]) -> None:
+    """Refuse tensors that a transform follows: a kernel would compute with their memory, and it would not know.
+
+    Parameters
+    ----------
+    where : str
+        The function's name, for the message.
+    values : tuple
+        Arguments, tensors among them.
+
+    Raises
+    ------
+    BindError
+        If there are such tensors.
+    """
+    if any(isinstance(value, torch.Tensor) and transformed(value) for value in values):
+        raise BindError(f"{where}: {NO_TRANSFORMS}")
+
+
 def refuse_autograd(value: torch.Tensor) -> None:
     """Refuse a tensor of which autograd would lose track.
 
     Raises
     ------
     BindError
-        If it requires a gradient while gradients are recorded.
+        If it requires a gradient while gradients are recorded, or a transform follows it.
     """
+    if transformed(value):
+        raise BindError(f"{tensor_in_words(value)}; {NO_TRANSFORMS}")
     if value.requires_grad and torch.is_grad_enabled():
         raise BindError(
             f"{tensor_in_words(value)} that requires a gradient, which only arguments of a function's plain call "
@@ -121,7 +161,11 @@ def in_place(device: DeviceCore, value: torch.Tensor) -> Tensor:
     if not lies_on(device, value):
         raise BindError(f"{tensor_in_words(value)}; {device!r} does not work there. Move it with tensor.to(...).")
     check_plain(value)
-    address = value.data_ptr()
+    try:
+        address = value.data_ptr()
+    except RuntimeError as error:
+        words = f"{tensor_in_words(value)}, which has no memory of its own ({error})"
+        raise BindError(f"{words}; {NO_TRANSFORMS}") from None
     layout = layout_of(device, Tensor, element_of(value), tuple(value.shape), value.stride(), address % 32 == 0)
     return Tensor.of(layout, device.placeholder, address)
 
@@ -136,7 +180,11 @@ def current_stream(index: int) -> Callable[[Any], int]:
 
 def alike(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
     """Return what ``same_as`` returns, or None if a tensor requires a gradient: the check ignores ``no_grad``."""
-    return None if any(v.requires_grad for v in values) else same_as(values)
+    same = None if any(v.requires_grad for v in values) else same_as(values)
+    if same is None:
+        return None
+    # The check does not see tangents.
+    return lambda *values: forward_ad._current_level < 0 and same(*values)
 
 
 def same_as(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
@@ -218,3 +266,12 @@ def maker(
         make = partial(torch.empty, shape, dtype=kind, device=torch.device("cpu"))
         return partial(torch.empty_like, make()) if nbytes <= _KEPT_BYTES else make
     return lambda: tensor_of(device.host_array(shape, dtype))
+
+
+def _never(value: Any) -> bool:
+    return False
+
+
+_wrapped: Callable[[Any], bool] = getattr(
+    getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", _never
+)

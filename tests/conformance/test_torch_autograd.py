@@ -178,7 +178,7 @@ def test_calls_whose_arguments_are_tensors_alone(module: spy.Module) -> None:
     for _ in range(3):
         assert "mulBackward" in repr(module.mul(x, y).grad_fn)
         # A transform of torch.func would take the function for one without a derivative.
-        with pytest.raises(RuntimeError, match="setup_context"):
+        with pytest.raises(spy.BindError, match=r"transforms of torch.func \(vmap, grad, jvp\)"):
             torch.func.grad(lambda k: (module.mul(x, y) * k).sum())(torch.ones(()))
         torch.testing.assert_close(module.mul(ended[0], y).detach(), y.detach() ** 2)
         changed = x * 1
@@ -200,6 +200,37 @@ def test_calls_whose_arguments_are_tensors_alone(module: spy.Module) -> None:
     del other
     gc.collect()
     assert held() is None
+
+
+# PyTorch's own derivatives are written in TorchScript.
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_what_follows_tensors_in_another_way_is_refused(module: spy.Module) -> None:
+    """A kernel reads memory: it would compute without tangents, and of a batch there is no memory at all."""
+    a, b = torch.linspace(0, 1, 4), torch.linspace(1, 2, 4)
+    x = a.clone().requires_grad_()
+
+    def tangent(f: Callable[[torch.Tensor], Any]) -> Any:
+        with torch.autograd.forward_ad.dual_level():
+            return f(torch.autograd.forward_ad.make_dual(a, torch.ones(4)))
+
+    refused: list[Callable[[], Any]] = [
+        lambda: tangent(lambda t: module.mul(t, b)),
+        lambda: tangent(lambda t: module.mul(a, b, _result=t)),
+        lambda: torch.func.jvp(lambda t: module.mul(t, b), (a,), (b,)),
+        lambda: torch.func.grad(lambda t: module.mul(t, b).sum())(a),
+        lambda: torch.vmap(lambda t: module.mul(t, b))(torch.ones(3, 4)),
+        lambda: torch.vmap(lambda t: module.mul(x, t))(torch.ones(3, 4)),
+        lambda: torch.autograd.grad(module.mul(x, b), x, torch.eye(4), is_grads_batched=True),
+    ]
+    # The third time each call would be found by one check of all its tensors.
+    for _ in range(3):
+        for call in refused:
+            with pytest.raises(spy.BindError, match="Give it the whole batch, of which each element is a call"):
+                call()
+        # What is not followed there goes on.
+        same(tangent(lambda t: module.mul(a, b)), a * b * b)
+        same(torch.vmap(lambda t: t + module.mul(a, b))(torch.zeros(2, 4))[1], a * b * b)
+        torch.testing.assert_close(torch.autograd.grad(module.mul(x, b), x, b)[0], b**3)
 
 
 def test_a_second_derivative_is_refused(module: spy.Module) -> None:
