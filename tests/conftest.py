@@ -69,6 +69,7 @@ for _name in ("d3d12", "example", "rhi-cuda", "rhi-vulkan"):
 for _name in ("rhi-d3d12", "rhi-vulkan-handles"):
     UNSUPPORTED[_name, "textures with samplers"] = "slang-rhi's combined descriptors have no descriptor in HLSL"
     UNSUPPORTED[_name, "levels apart"] = "the backend keeps one state for all levels of a texture"
+UNSUPPORTED["rhi-d3d12", "samples of whole numbers"] = "HLSL has SampleLevel for textures of floats alone"
 UNSUPPORTED |= {
     ("cuda", "loads of lines"): "PTX has no fetch from a line by a whole number",
     ("cuda", "offsets of texels"): "Slang's CUDA has no SampleLevel or Load with an offset",
@@ -266,7 +267,7 @@ def requires(device: spy.Device) -> Requires:
         if device.name != "rhi-vulkan-handles" or "llvmpipe" not in device.info:
             has |= {"large derivatives"}
         if not device.name.endswith("d3d12"):
-            has |= {"roots of doubles"}
+            has |= {"roots of doubles", "samples of whole numbers"}
         if not device.name.startswith("rhi-"):
             has |= {"textures with samplers", "levels apart"}
         if device.backend.target.format != "cuda":

@@ -103,7 +103,7 @@ MEMBERS = {
     "Mesh": "corners_on faces from_trimesh load positions sizes triangles_on",
     "Scene": "backward count get_this meshes update update_this",
     "Sampler": "address desc device layout",
-    "Texture": "array_length copy_from copy_to depth device format from_numpy generate_mips height image "
+    "Texture": "address array_length buffer copy_from copy_to depth device format from_numpy generate_mips height "
     "layout mip mip_count nbytes numpy of sampler shape slang_type summary to_numpy type used width with_sampler",
     "ValueRef": "value",
     "DiffPair": "grad primal value",

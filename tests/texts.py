@@ -49,6 +49,7 @@ GAPS: dict[str, dict[str, str]] = {
         r"\nerror\[E39999\]: no overload for 'InterlockedAdd' applicable to arguments of type \(vector": _NO_POINTERS,
         r"^the function uses u?int8_t": _NO_BYTES,
         r"^the function uses \w+ of double, which HLSL has for floats": "HLSL has the function for floats alone",
+        r"HLSL supports only float and half type textures": "HLSL samples no whole numbers",
     },
     "MSL": {
         r"unexpected: 'double' type emitted": "MSL has no double",

@@ -58,13 +58,13 @@ class TextureFeed(Feed):
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         for place, name in self._others:
-            if buffers[place] is value.image:
+            if buffers[place] is value.buffer:
                 raise ShapeError(
                     f"{self._who} and '{name}' are one texture, and the call writes to it; copy it first, with "
                     "create_texture(...).copy_from(...)."
                 )
         block.append(value.used(self.use).address)
-        buffers.append(value.image)
+        buffers.append(value.buffer)
 
 
 class SamplerFeed(Feed):

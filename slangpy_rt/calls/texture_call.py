@@ -8,38 +8,42 @@ from typing import Any
 from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.arguments.texture_feeds import SamplerFeed, TextureFeed
 from slangpy_rt.calls.prepared import PreparedCall
+from slangpy_rt.textures.layout import use_of
 
 
 class TextureCall(PreparedCall):
     """A prepared call whose values are arrays, textures, or samplers, which have no memory."""
 
-    __slots__ = ("_samplers", "_textures")
+    __slots__ = ("_memory", "_uses")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._textures = tuple([(k, feed.use) for k, feed in enumerate(self.feeds) if isinstance(feed, TextureFeed)])
-        # The last ones first, as they are removed from a list.
-        self._samplers = tuple([k for k, feed in enumerate(self.feeds) if isinstance(feed, SamplerFeed)][::-1])
+        # How textures are used that are not read alone, by the address that they have as arrays do.
+        read = use_of(self.device, False)
+        textures = [(k, feed.use) for k, feed in enumerate(self.feeds) if isinstance(feed, TextureFeed)]
+        self._uses = tuple([(k, use) for k, use in textures if use is not read])
+        self._memory = tuple([k for k, feed in enumerate(self.feeds) if feed.buffers])
 
     def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:
         """Run the call as ``PreparedCall.run`` does."""
-        found, out = list(values), None
+        out = None
         if self.make is not None:
             out = self.make()
-            found.append(out)
+            values = (*values, out)
         elif self.into:
             out = values[-1]
-        for k, use in self._textures:
-            try:
-                found[k] = found[k]._uses[use]
-            except KeyError:
-                found[k] = found[k].used(use)
-        places = [a.address for a in found]
-        for k in self._samplers:
-            del found[k]
-        packed, conflicts, buffers = self.pack(*places), self.conflicts, [a.buffer for a in found]
-        launch = launch or self.device.launch
+        found: Any = values
+        if self._uses:
+            found = list(values)
+            for k, use in self._uses:
+                try:
+                    found[k] = found[k]._uses[use]
+                except KeyError:
+                    found[k] = found[k].used(use)
+        packed, conflicts = self.pack(*[a.address for a in found]), self.conflicts
+        buffers, launch = [values[k].buffer for k in self._memory], launch or self.device.launch
         if conflicts is not None and packed not in conflicts.apart:
+            places = [a.address for a in found]
             copied = conflicts.found_in(packed, places)
             if copied:
                 for dispatch in conflicts.copies(copied, places, buffers):

@@ -71,20 +71,20 @@ def copied_from(where: str, texture: Any, level: int, layer: int, source: Any) -
                 f"{where}: {in_words(source)} into {in_words(texture)}; sizes and formats have to be equal."
             )
         buffer = device.alloc(desc.nbytes(level))
-        copy(device, source.image, theirs, 0, buffer, 0, False)
-        copy(device, texture.image, level, layer, buffer, 0, True)
+        copy(device, source.buffer, theirs, 0, buffer, 0, False)
+        copy(device, texture.buffer, level, layer, buffer, 0, True)
         return
     if isinstance(source, NDBuffer):
         _check_device(where, device, source.device)
         if not fits(source, desc.format, inner):
             raise ShapeError(_expected(where, source, texture, inner))
         dense = source if source.is_contiguous and source.address % 16 == 0 else _copy_of(source)
-        copy(device, texture.image, level, layer, dense.buffer, dense.address - dense.buffer.address, True)
+        copy(device, texture.buffer, level, layer, dense.buffer, dense.address - dense.buffer.address, True)
         return
     array = native(as_array(f"{where}: source", source))
     if array.dtype != desc.format.dtype or not _is_shape(array.shape, inner, desc.format.channels):
         raise ShapeError(_expected(where, array, texture, inner))
-    write(device, texture.image, level, layer, np.ascontiguousarray(array))
+    write(device, texture.buffer, level, layer, np.ascontiguousarray(array))
 
 
 def copied_to(where: str, texture: Any, level: int, layer: int, array: Any) -> None:
@@ -100,10 +100,10 @@ def copied_to(where: str, texture: Any, level: int, layer: int, array: Any) -> N
     if not array.is_contiguous:
         raise BindError(f"{where}: {in_words(array)} is a non-contiguous view; give the array it was made from.")
     if array.address % 16 == 0:
-        copy(device, texture.image, level, layer, array.buffer, array.address - array.buffer.address, False)
+        copy(device, texture.buffer, level, layer, array.buffer, array.address - array.buffer.address, False)
         return
     texels = np.empty(array.layout.full_shape, desc.format.dtype)
-    read(device, texture.image, level, layer, texels)
+    read(device, texture.buffer, level, layer, texels)
     device.upload(array.buffer, array.address, texels)
 
 

@@ -22,7 +22,7 @@ def state_of(texture: Any) -> tuple[Any, ...]:
         inner = shape_of(desc._replace(array=True), k)
         texels = np.empty((*inner, desc.format.channels), desc.format.dtype)
         for layer in range(desc.layers):
-            read(texture.device, texture.image, k, layer, texels[layer])
+            read(texture.device, texture.buffer, k, layer, texels[layer])
         levels.append(texels)
     sampler = texture.layout.sampler
     usage = None if desc.writable or not desc.format.stores else "shader_resource"

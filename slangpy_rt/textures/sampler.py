@@ -53,6 +53,8 @@ class Sampler(Laid):
         If a value is none of these.
     UnsupportedError
         If the device has no textures, or no room for another sampler.
+    OutOfMemoryError
+        If the device's driver has no descriptor left for another sampler.
     """
 
     __slots__ = ("address", "desc", "device", "layout")

@@ -20,7 +20,7 @@ from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore, a_device
 from slangpy_rt.textures.copies import copied_from, copied_to, read, write
 from slangpy_rt.textures.description import MOST_LAYERS, create_image, describe, dims_of
-from slangpy_rt.textures.layout import TextureLayout, TextureUse, UsedTexture, layout_of, shape_of
+from slangpy_rt.textures.layout import TextureLayout, TextureUse, UsedTexture, layout_of, shape_of, use_of
 from slangpy_rt.textures.sampler import images_of, sampler_of
 from slangpy_rt.textures.texels import RANKS, converted, native, smaller, with_channels
 
@@ -32,9 +32,11 @@ class Texture(Laid):
     ``Texture.from_numpy`` and ``Device.create_texture`` make textures; functions sample them with a ``Sampler``.
     """
 
-    __slots__ = ("_uses", "image", "layout")
+    __slots__ = ("_uses", "address", "buffer", "layout")
 
-    image: Image
+    # As of arrays: where kernels find it that read it whole or texel by texel, and its memory.
+    address: int
+    buffer: Image
     layout: TextureLayout
     # What ``used`` returned.
     _uses: dict[TextureUse, UsedTexture]
@@ -47,7 +49,7 @@ class Texture(Laid):
         """Make a texture of a layout and an image; nothing is checked."""
         texture = cls.__new__(cls)
         texture.layout = layout
-        texture.image = image
+        texture.buffer = image
         texture._uses = {}
         return texture
 
@@ -117,6 +119,10 @@ class Texture(Laid):
         return made
 
     def __getattr__(self, name: str) -> Any:
+        if name == "address":
+            # Found when a kernel first reads it, as descriptors of Vulkan are few.
+            self.address = self.used(use_of(self.device, False)).address
+            return self.address
         if name in ("with_grads", "grad", "grad_in", "grad_out"):
             raise AttributeError(
                 f"Texture.{name}: a texture has no gradients; sample a Tensor instead, spy.Image(tensor)."
@@ -203,7 +209,7 @@ class Texture(Laid):
 
     def __copy__(self) -> Texture:
         """Return another texture of the same memory."""
-        return self.of(self.layout, self.image)
+        return self.of(self.layout, self.buffer)
 
     def __reduce__(self) -> tuple[Any, ...]:
         from slangpy_rt.textures.pickled import state_of, texture_of_state
@@ -236,8 +242,8 @@ class Texture(Laid):
             level = self.layout.level
             if use.writes and level is None:
                 level = 0
-            handle = backend.image_handle(self.image, level, use.writes, use.sampler)
-            found = self._uses[use] = UsedTexture(handle, self.image)
+            handle = backend.image_handle(self.buffer, level, use.writes, use.sampler)
+            found = self._uses[use] = UsedTexture(handle, self.buffer)
         return found
 
     def to_numpy(self, mip: int = 0, layer: int = 0) -> npt.NDArray[Any]:
@@ -260,7 +266,7 @@ class Texture(Laid):
         desc = self.layout.desc
         inner = shape_of(desc._replace(array=False, dims="2d" if desc.dims == "cube" else desc.dims), level)
         texels = np.empty((*inner, desc.format.channels), desc.format.dtype)
-        read(self.device, self.image, level, layer, texels)
+        read(self.device, self.buffer, level, layer, texels)
         return texels[..., 0] if desc.format.channels == 1 else texels
 
     numpy = to_numpy
@@ -311,7 +317,7 @@ class Texture(Laid):
     def mip(self, level: int) -> Texture:
         """Return a view of one level, which functions take as a texture of that level alone."""
         found, _ = self._place("Texture.mip", level, 0)
-        return self.of(layout_of(self.device, self.layout.desc, found, self.layout.sampler), self.image)
+        return self.of(layout_of(self.device, self.layout.desc, found, self.layout.sampler), self.buffer)
 
     def generate_mips(self) -> Texture:
         """Make all levels but the first anew, each of the means of the one before, as ``from_numpy`` does.
@@ -330,7 +336,7 @@ class Texture(Laid):
         inner = shape_of(desc._replace(array=True), 0)
         texels = np.empty((*inner, desc.format.channels), desc.format.dtype)
         for layer in range(desc.layers):
-            read(self.device, self.image, 0, layer, texels[layer])
+            read(self.device, self.buffer, 0, layer, texels[layer])
         self._fill(texels, 1)
         return self
 
@@ -359,7 +365,7 @@ class Texture(Laid):
                 f"{where}: the sampler blends, and the texels of {in_words(self)} are whole numbers, of which there "
                 "are no means; pass filter='nearest' and mip='nearest'."
             )
-        return self.of(layout_of(self.device, self.layout.desc, self.layout.level, found.desc), self.image)
+        return self.of(layout_of(self.device, self.layout.desc, self.layout.level, found.desc), self.buffer)
 
     def _place(self, where: str, mip: Any, layer: Any) -> tuple[int, int]:
         desc, view = self.layout.desc, self.layout.level
@@ -372,7 +378,7 @@ class Texture(Laid):
         for level in range(desc.levels):
             if level >= first:
                 for layer in range(desc.layers):
-                    write(self.device, self.image, level, layer, texels[layer])
+                    write(self.device, self.buffer, level, layer, texels[layer])
             if level + 1 < desc.levels:
                 texels = smaller(texels, desc.format, RANKS[desc.dims])
 

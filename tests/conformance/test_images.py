@@ -204,6 +204,20 @@ def test_textures_and_images_in_one_function(device: spy.Device, module: spy.Mod
 
 
 @one_device
+@pytest.mark.parametrize(("wrap", "beside"), [("clamp", 8.0), ("repeat", 1.0), ("border", 0.0)])
+def test_gradients_at_the_centres_of_texels(device: spy.Device, module: spy.Module, wrap: str, beside: float) -> None:
+    """There the color has two slopes; the gradient is the one of the greater side, as documented."""
+    row = np.array([1, 2, 4, 8], np.float32)
+    image = spy.Image(spy.Tensor.from_numpy(device, row[None]), wrap=wrap)
+    at = np.stack([np.arange(1, 8, 2) / 8, np.full(4, 0.5)], -1).astype(np.float32)
+    given = spy.Tensor.from_numpy(device, at, "float2").with_grads()
+    result = module.one(image, given).with_grads()
+    result.grad.copy_from(np.ones(4, np.float32))
+    module.one.bwds(image, given, _result=result)
+    np.testing.assert_array_equal(result.to_numpy(), row)
+    np.testing.assert_array_equal(given.grad.to_numpy()[:, 0], 4 * np.diff([*row, beside]))
+
+
 def test_levels_of_odd_sizes_are_means(device: spy.Device, module: spy.Module) -> None:
     """The smallest level is the mean of all texels, whatever the size; it is one of them with a size of 1."""
     for size in ((5, 7), (1, 7), (3, 1), (1, 1), (6, 5)):

@@ -66,7 +66,7 @@ def test_textures(device: spy.Device, requires: Requires, kind: str, way: Any) -
     texture = spy.Texture.from_numpy(device, texels, mips=True, type=kind)
     for given in (texture, texture.with_sampler(how)):
         found = way(given)
-        assert found.layout is given.layout and found.image is not given.image
+        assert found.layout is given.layout and found.buffer is not given.buffer
         for level in range(texture.mip_count):
             for layer in range(texture.layout.desc.layers):
                 np.testing.assert_array_equal(found.to_numpy(level, layer), texture.to_numpy(level, layer))
@@ -81,7 +81,7 @@ def test_textures_of_other_uses(device: spy.Device, requires: Requires) -> None:
     read = spy.Texture.from_numpy(device, np.zeros((2, 2), np.int32), usage="shader_resource")
     for texture in (curved, read):
         assert again(texture).layout is texture.layout
-        assert copy.copy(texture).image is texture.image
+        assert copy.copy(texture).buffer is texture.buffer
 
 
 def test_samplers(device: spy.Device, requires: Requires) -> None:

@@ -41,8 +41,8 @@ def module(device: spy.Device) -> spy.Module:
 
 @pytest.fixture(autouse=True)
 def needs_textures(requires: Requires) -> None:
-    """Devices without textures are left out."""
-    requires("textures")
+    """Devices without textures are left out, and those that sample floats alone."""
+    requires("textures", "samples of whole numbers")
 
 
 def numbers(*shape: int, dtype: Any = np.uint32) -> Array:
