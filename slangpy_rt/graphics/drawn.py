@@ -99,7 +99,7 @@ class Drawn:
         self._settings, self._runner, self._of_shade, self._of_project = settings, runner, of_shade, of_project
         where = stages.where
         self.color, self._triangles, self._leaves = declared.color, triangles, declared.leaves
-        self._project, self._pixel = stages.project, stages.pixel(declared)
+        self._project, self._pixel = stages.project, stages.pixel(declared, of_shade)
         self._moves = derivative == "backward" and has_gradient(of_project)
         follows = derivative == "forward" and has_tangent(of_project)
         project = self._project.fwds if follows else self._project

@@ -143,7 +143,6 @@ def pixel_text(
     for k, leaf in enumerate(leaves):
         array = "DiffTensor" if shade.differentiable and leaf.is_mixed else "Tensor"
         arrays.append(f"{array}<{spelling.type(leaf.type)}, 2> _spy_{k}")
-    defaults = [f" = {p.default}" if p.default is not None else "" for p in others]
     # The user's names could be those of types that the text needs.
     names = [f"_spy_a{k}" for k in range(len(others))]
     struct = spelling.type(vary.type)
@@ -156,7 +155,7 @@ def pixel_text(
         "shade": spelling.function(str(shade), own, shade.returns.name),
         "arrays": ", ".join(arrays),
         "passed_arrays": ", ".join(f"_spy_{k}" for k in range(len(leaves))),
-        "parameters": "".join(f", {kind} {name}{d}" for kind, name, d in zip(kinds, names, defaults, strict=True)),
+        "parameters": "".join(f", {kind} {name}" for kind, name in zip(kinds, names, strict=True)),
         "pairs": "".join(
             f", inout DifferentialPair<{kind}> {name}"
             if p.name in active

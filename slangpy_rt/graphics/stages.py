@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -189,9 +189,21 @@ class Stages:
         if moves:
             self._project.check_differentiable(project, modifier)
 
-    def pixel(self, declared: Declarations) -> Any:
-        """Return the function that pixels call, made once for the module's text."""
-        shade, project, leaves = declared
+    def pixel(self, declared: Declarations, given: Container[str]) -> Any:
+        """Return the function that pixels call, made once for the module's text and the parameters that are given.
+
+        Parameters
+        ----------
+        declared : Declarations
+            The declarations.
+        given : container of str
+            The names of the arguments. Those at the end that are missing have their defaults.
+        """
+        whole, project, leaves = declared
+        count = len(whole.params)
+        while count > 1 and whole.params[count - 1].has_default and whole.params[count - 1].name not in given:
+            count -= 1
+        shade = replace(whole, params=whole.params[:count])
         scope, options = self._shade.scope, self._shade.options
         source = scope.source
         key = ("raster", source.digest, shade, project.returns, leaves, repr(options.constants), options.group)
@@ -217,7 +229,7 @@ class Stages:
             inner = ScopeOfUniforms(scope.device, made, source)
             # The user knows none of its other parameters.
             sigs = tuple(
-                replace(sig, title=f"{self.where}: {shade}", params=_named(sig.params, shade.params[1:]))
+                replace(sig, title=f"{self.where}: {whole}", params=_named(sig.params, shade.params[1:]))
                 for sig in find_overloads(made, "_spy_pixel")
             )
             found = Function(inner, "_spy_pixel", sigs)
@@ -238,9 +250,10 @@ def _only(where: str, callee: Callee) -> FunctionSig:
 
 
 def _named(params: Sequence[Param], last: Sequence[Param]) -> tuple[Param, ...]:
-    """Return parameters of which the last have other names."""
+    """Return parameters of which the last have the names of others, and defaults where those have some."""
     first = len(params) - len(last)
-    return (*params[:first], *(replace(p, name=q.name) for p, q in zip(params[first:], last, strict=True)))
+    pairs = zip(params[first:], last, strict=True)
+    return (*params[:first], *(replace(p, name=q.name, has_default=q.has_default) for p, q in pairs))
 
 
 def _check_names(where: str, declared: Declarations) -> None:

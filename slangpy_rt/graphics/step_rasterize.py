@@ -79,7 +79,9 @@ class Rasterize(Step):
         flat = position if front else position[None]
         triangles = task.triangles(flat.shape[1])
         if triangles.count > _MOST_TRIANGLES:
-            raise ShapeError(f"{task.where}: faces has {triangles.count} triangles; {_MOST_TRIANGLES} were expected.")
+            raise ShapeError(
+                f"{task.where}: faces has {triangles.count} triangles; at most {_MOST_TRIANGLES} were expected."
+            )
         nearer = None
         if behind is not None:
             if behind.shape != (*front, *size):

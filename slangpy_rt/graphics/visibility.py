@@ -50,15 +50,13 @@ class Edges(NamedTuple):
 
     Attributes
     ----------
-    counts : Tensor
-        How many triangles an edge has, for each place of the table.
     thirds : Tensor
-        The third corners of two of these triangles, of shape ``(places, 2)``.
+        The third corners of the triangles of an edge, for each place of the table, of shape ``(places, 2)``, as
+        ``_spy_putSide`` has them.
     places : Tensor
         The place of each side of each triangle, -1 for a side that is no edge.
     """
 
-    counts: Tensor
     thirds: Tensor
     places: Tensor
 
@@ -351,8 +349,8 @@ def _table(triangles: Triangles) -> tuple[Parts, Parts]:
     """Return the arrays of a table of edges: those that have to be zeros, and others."""
     sides = 3 * triangles.count
     many = max(_LEAST_PLACES, 1 << sides.bit_length())
-    zeros: Parts = {"keys": ((many,), "uint64_t"), "counts": ((many,), "int")}
-    return zeros, {"thirds": ((many, 2), "int"), "places": ((sides,), "int")}
+    zeros: Parts = {"keys": ((many,), "uint64_t"), "thirds": ((many, 2), "int")}
+    return zeros, {"places": ((sides,), "int")}
 
 
 def _visibility(arrays: dict[str, Tensor]) -> Visibility:

@@ -18,6 +18,24 @@ graphics = spy.graphics
 SIZE = (40, 48)
 
 
+def test_triangles_that_are_there_twice(device: spy.Device, requires: Any) -> None:
+    """As of a body that has its triangles once more, turned around: its edges are those of two triangles."""
+    requires("uint64_t")
+    places, faces = sphere(6)
+    at = np.concatenate([places * [0.8, 0.8, 0.4] + [0, 0, 0.5], np.ones((len(places), 1))], 1).astype(np.float32)
+    position = spy.Tensor.from_numpy(device, at, "float4")
+    color = np.random.default_rng(0).random((len(at), 3), np.float32)
+    seen = graphics.rasterize(position, faces, SIZE)
+    colors = graphics.interpolate(color, seen, faces)
+    wanted = graphics.antialias(colors, seen, position, faces).numpy()
+    assert np.abs(wanted - colors.numpy()).max() > 0.1
+    for twice in (np.concatenate([faces, faces[:, ::-1]]), np.repeat(faces, 3, axis=0)):
+        seen = graphics.rasterize(position, twice, SIZE)
+        for numbers in (twice, spy.Tensor.from_numpy(device, twice.astype(np.int32))):
+            found = graphics.antialias(colors, seen, position, numbers).numpy()
+            np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
 @one_device
 def test_numpy_faces_that_change(device: spy.Device, requires: Any) -> None:
     """Steps remember the last NumPy array, as it was, and no longer than somebody has it."""

@@ -334,6 +334,29 @@ def test_names_constants_and_uniforms(device: spy.Device) -> None:
     np.testing.assert_allclose(found, np.full(size, 3), rtol=1e-5)
 
 
+DEFAULTS = """
+static const float large = 4;
+struct Corner : IDifferentiable { float4 position; }
+[Differentiable] Corner project(float4 at, float4 more = float4(0)) { return { at + more }; }
+[Differentiable] float shade(Corner c, float first, float second = large / 2, float3 third = float3(1, 2, 3))
+{
+    return first + 10 * second + 100 * third.z;
+}
+"""
+
+
+def test_defaults(device: spy.Device) -> None:
+    module = spy.Module.load_from_source(device, "defaults", DEFAULTS)
+    draw = module.shade.raster(module.project, (2, 2))
+    given = {"at": _clip([[0, 0], [9, 0], [0, 9]], (2, 2), 0.5).astype(np.float32), "_faces": [[0, 1, 2]]}
+    for more, wanted in (({}, 321), ({"second": 3.0}, 331), ({"second": 3.0, "third": [0, 0, 0]}, 31)):
+        np.testing.assert_array_equal(draw(**given, first=1.0, **more), np.full((2, 2), wanted))
+    with pytest.raises(spy.BindError, match=r"argument first missing"):
+        draw(**given)
+    with pytest.raises(spy.BindError, match=r"argument second missing; Slang fills in defaults from the right only"):
+        draw(**given, first=1.0, third=[0, 0, 0])
+
+
 # The names of Slang's types and of the library's own parameters.
 HIDING = """
 struct Tensor { int a; }
