@@ -377,3 +377,8 @@ def test_other_values_for_scenes(device: spy.Device, module: spy.Module) -> None
             f"float3 tint(Image3 image, float2 uv): argument 'image' is {words}; pass spy.Image(tensor), where the "
             "tensor holds elements of float3."
         )
+    # Structs of the user's own keep their names.
+    text = "struct Scene { float a; }\nstruct Image { Tensor<float, 1> texels; }\n"
+    text += "float own(Scene s) { return s.a; }\nfloat first(Image i) { return i.texels[0]; }"
+    named: Any = spy.Module.load_from_source(device, "test_own_scene", text)
+    assert named.own([2.0]) == 2 and named.first(np.float32([3, 4])) == 3
