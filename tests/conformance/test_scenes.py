@@ -347,7 +347,7 @@ def test_errors() -> None:
     assert _message(lambda: spy.Scene(device, [twofold])).startswith("Scene: the mesh has as positions ")
     assert repr(spy.Mesh([[0, 0, 1e300], [0, 1, 0], [1, 0, 0]], [[0, 1, 2]])) == "<Mesh of 1 triangle and 3 corners>"
     # Of several matrices the message names the first that is wrong.
-    pair = spy.Scene(device, [(mesh, np.eye(4)), mesh, (mesh, np.eye(4)), (mesh, np.eye(4))])
+    pair = spy.Scene(device, [spy.Mesh(corners, faces)] * 4)
     for third, fourth, said in (
         (np.zeros((3, 4)), np.zeros((3, 4)), "[2] makes"),
         (np.eye(4), np.ones((3, 4)), "[3] makes"),
