@@ -260,6 +260,8 @@ class Scene:
                 corners[at].copy_from(part.corners.detach())
                 if part.corners.grad_in is not None:
                     tangent[at].copy_from(part.corners.grad_in)
+                elif tangent is not None:
+                    tangent[at].clear()
             if part.sizes[1]:
                 faces[to : to + part.sizes[1]].copy_from(part.faces)
         added = any(part.corners.grad_out is not None for part in self._parts)

@@ -239,6 +239,20 @@ def test_gradients_of_several_meshes(device: spy.Device, module: spy.Module) -> 
         np.testing.assert_allclose(places[k].grad.to_numpy(), 2 * before, rtol=1e-3, atol=1e-4 * np.abs(before).max())
 
 
+def test_tangents_that_meshes_lose(device: spy.Device, module: spy.Module) -> None:
+    """After an update a scene has the tangents that its meshes have now."""
+    (corners, faces), other = soup(12, 20, 0.9), soup(6, 3, 0.9)
+    change = spy.Tensor.from_numpy(device, RNG.normal(size=corners.shape).astype(np.float32), "float3")
+    positions: Any = spy.Tensor.from_numpy(device, corners, "float3")
+    one, two = spy.Mesh(positions.with_grads(grad_in=change), faces), spy.Mesh(*other)
+    scene = spy.Scene(device, [one, two])
+    given = [x.detach() for x in _given(device, 60)[3]]
+    assert np.abs(module.score.fwds(*given, scene).grad.to_numpy()).max() > 0.1
+    one.positions = positions
+    scene.update()
+    assert not module.score.fwds(*given, scene).grad.to_numpy().any()
+
+
 def test_positions_of_other_libraries(device: spy.Device, module: spy.Module) -> None:
     corners, faces = soup(20, 25)
     rows: Any = spy.Tensor.from_numpy(device, corners).with_grads()
