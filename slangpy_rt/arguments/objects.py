@@ -12,9 +12,12 @@ from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 
-# The first field of each of these structs, by which a user's struct of the same name is told apart, and what to pass.
-_SCENE = ("_spy_nodes", "spy.Scene(device, [mesh])")
-_IMAGE = ("texels", "spy.Image(tensor), where the tensor holds elements of {element}")
+# The first fields of these structs, by which a user's struct of the same name is told apart, and what to pass.
+_SCENE = (["_spy_nodes", "_spy_blocks"], "spy.Scene(device, [mesh])")
+_IMAGE = (
+    ["texels", "size", "levels", "wrap", "filter"],
+    "spy.Image(tensor), where the tensor holds elements of {element}",
+)
 _OBJECTS = {
     "Scene": (_SCENE, ""),
     **{
@@ -33,12 +36,12 @@ def check_object(where: str, type_: SlangType, value: Any) -> None:
     BindError
         If the value is another one.
     """
-    found = _OBJECTS.get(type_.name)
-    if found is None or type_.kind != "struct" or not type_.fields:
+    found = _OBJECTS.get(type_.name) if type_.kind == "struct" else None
+    if found is None:
         return
-    (first, instead), element = found
-    if type_.fields[0].name != first:
+    (names, instead), element = found
+    if [f.name for f in type_.fields[: len(names)]] != names:
         return
     fields = fields_of(value)
-    if fields is None or (first not in fields and "_type" not in fields):
+    if fields is None or (names[0] not in fields and "_type" not in fields):
         raise BindError(f"{where} is {in_words(value)}; pass {instead.format(element=element)}.")

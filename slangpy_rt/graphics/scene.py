@@ -55,7 +55,8 @@ class Scene:
         self._kernels: Module = device.once("rays", lambda: Module.load_from_file(device, "_spy_bvh.slang"))
         self._meshes: list[Mesh] = list({id(mesh): mesh for mesh, _ in pairs}.values())
         self._instances = [self._meshes.index(mesh) for mesh, _ in pairs]
-        self._transforms = [matrix for _, matrix in pairs]
+        names = [f"Scene: meshes[{k}]: the transform" for k in range(len(pairs))]
+        self._transforms = _matrices(names, [given for _, given in pairs])
         self._parts: list[_Part] = []
         self._is_flat = False
         self._value: dict[str, Any] = {}
@@ -104,7 +105,8 @@ class Scene:
                     f"{where}: transforms has the length {len(transforms)}; one was expected for each of the scene's "
                     f"instances, of which there are {len(self._instances)}."
                 )
-            matrices = [_matrix(f"{where}: transforms[{k}]", m) for k, m in enumerate(transforms)]
+            names = [f"{where}: transforms[{k}]" for k in range(len(transforms))]
+            matrices = _matrices(names, transforms)
         if not again:
             for mesh, part in zip(self._meshes, self._parts, strict=True):
                 if mesh.sizes != part.sizes:
@@ -258,6 +260,8 @@ class Scene:
                 corners[at].copy_from(part.corners.detach())
                 if part.corners.grad_in is not None:
                     tangent[at].copy_from(part.corners.grad_in)
+                elif tangent is not None:
+                    tangent[at].clear()
             if part.sizes[1]:
                 faces[to : to + part.sizes[1]].copy_from(part.faces)
         added = any(part.corners.grad_out is not None for part in self._parts)
@@ -270,12 +274,13 @@ class Scene:
 
     def _instance_words(self) -> npt.NDArray[np.int32]:
         words = np.zeros((max(len(self._instances), 1), INSTANCE), np.int32)
-        numbers = words[:, :24].view(np.float32)
-        for k, (which, matrix) in enumerate(zip(self._instances, self._transforms, strict=True)):
-            there = np.eye(4)[:3] if matrix is None else matrix
-            numbers[k] = np.concatenate([_inverse(there).ravel(), there.ravel()])
-            part = self._parts[which]
-            words[k, 24:27] = part.node, part.first_triangle, part.first_corner
+        if self._instances:
+            matrices = np.stack([np.eye(4)[:3] if m is None else m for m in self._transforms])
+            numbers = words[:, :24].view(np.float32)
+            numbers[:, :12] = _inverses(matrices).reshape(-1, 12)
+            numbers[:, 12:] = matrices.reshape(-1, 12)
+            starts = np.array([(part.node, part.first_triangle, part.first_corner) for part in self._parts])
+            words[:, 24:27] = starts[self._instances]
         return words.ravel()
 
 
@@ -298,18 +303,44 @@ def _is_on_host(mesh: Mesh) -> bool:
     return isinstance(mesh.positions, np.ndarray) and isinstance(mesh.faces, np.ndarray)
 
 
-def _pair(number: int, item: Any) -> tuple[Mesh, npt.NDArray[np.float64] | None]:
-    where = f"Scene: meshes[{number}]"
+def _pair(number: int, item: Any) -> tuple[Mesh, Any]:
+    """Return the mesh of an item of a scene's list, and what is given as its transform."""
     if isinstance(item, Mesh):
         return item, None
     if isinstance(item, (tuple, list)) and len(item) == 2 and isinstance(item[0], Mesh):
-        return item[0], _matrix(f"{where}: the transform", item[1])
+        return item[0], item[1]
     if hasattr(item, "vertices") and hasattr(item, "faces"):
         return Mesh(item), None
-    raise BindError(f"{where} is {in_words(item)}; a Mesh, or a tuple of a Mesh and a transform, was expected.")
+    raise BindError(
+        f"Scene: meshes[{number}] is {in_words(item)}; a Mesh, or a tuple of a Mesh and a transform, was expected."
+    )
 
 
-def _matrix(where: str, given: Any) -> npt.NDArray[np.float64] | None:
+def _matrices(names: list[str], given: Sequence[Any]) -> list[npt.NDArray[np.float64] | None]:
+    """Return each transform as three rows of four doubles, and None for none; all are checked at once."""
+    found = [_rows(name, value) for name, value in zip(names, given, strict=True)]
+    named = [(name, rows) for name, rows in zip(names, found, strict=True) if rows is not None]
+    if not named:
+        return found
+    stacked = np.stack([rows for _, rows in named])
+    are_held = (np.abs(stacked) <= _LARGEST).all(axis=(1, 2))
+    if not are_held.all():
+        raise BindError(f"{named[int(are_held.argmin())][0]} has numbers that no float holds.")
+    sizes = np.linalg.norm(stacked[:, :, :3], axis=(1, 2))
+    parts = np.linalg.det(stacked[:, :, :3] / np.where(sizes, sizes, 1)[:, None, None])
+    can_lead_back = np.abs(parts) >= 1e-18
+    # In place of matrices that have no inverse is one that has.
+    inverses = _inverses(np.where(can_lead_back[:, None, None], stacked, np.eye(4)[:3]))
+    can_lead_back &= (np.abs(inverses) <= _LARGEST).all(axis=(1, 2))
+    if not can_lead_back.all():
+        raise BindError(
+            f"{named[int(can_lead_back.argmin())][0]} makes all points lie in a plane, or nearly so, and cannot be "
+            "inverted."
+        )
+    return found
+
+
+def _rows(where: str, given: Any) -> npt.NDArray[np.float64] | None:
     """Return a transform as three rows of four doubles."""
     if given is None:
         return None
@@ -324,16 +355,12 @@ def _matrix(where: str, given: Any) -> npt.NDArray[np.float64] | None:
         raise BindError(f"{where} has shape {found.shape}; {_MATRIX}.")
     if found.shape == (4, 4) and not np.array_equal(found[3], [0, 0, 0, 1]):
         raise BindError(f"{where} has the last row {found[3].tolist()}; 0, 0, 0, 1 was expected.")
-    found = found[:3].copy()
-    if not (np.abs(found) <= _LARGEST).all():
-        raise BindError(f"{where} has numbers that no float holds.")
-    size = np.linalg.norm(found[:, :3])
-    if not size or abs(np.linalg.det(found[:, :3] / size)) < 1e-18 or not (np.abs(_inverse(found)) <= _LARGEST).all():
-        raise BindError(f"{where} makes all points lie in a plane, or nearly so, and cannot be inverted.")
-    return found
+    return found[:3]
 
 
-def _inverse(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the three rows of the transform that leads back."""
-    found: npt.NDArray[np.float64] = np.linalg.inv(np.vstack([matrix, [0, 0, 0, 1]]))[:3]
-    return found
+def _inverses(matrices: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the three rows of the transforms that lead back."""
+    square = np.zeros((len(matrices), 4, 4))
+    square[:, :3] = matrices
+    square[:, 3, 3] = 1
+    return np.asarray(np.linalg.inv(square)[:, :3], np.float64)

@@ -239,6 +239,20 @@ def test_gradients_of_several_meshes(device: spy.Device, module: spy.Module) -> 
         np.testing.assert_allclose(places[k].grad.to_numpy(), 2 * before, rtol=1e-3, atol=1e-4 * np.abs(before).max())
 
 
+def test_tangents_that_meshes_lose(device: spy.Device, module: spy.Module) -> None:
+    """After an update a scene has the tangents that its meshes have now."""
+    (corners, faces), other = soup(12, 20, 0.9), soup(6, 3, 0.9)
+    change = spy.Tensor.from_numpy(device, RNG.normal(size=corners.shape).astype(np.float32), "float3")
+    positions: Any = spy.Tensor.from_numpy(device, corners, "float3")
+    one, two = spy.Mesh(positions.with_grads(grad_in=change), faces), spy.Mesh(*other)
+    scene = spy.Scene(device, [one, two])
+    given = [x.detach() for x in _given(device, 60)[3]]
+    assert np.abs(module.score.fwds(*given, scene).grad.to_numpy()).max() > 0.1
+    one.positions = positions
+    scene.update()
+    assert not module.score.fwds(*given, scene).grad.to_numpy().any()
+
+
 def test_positions_of_other_libraries(device: spy.Device, module: spy.Module) -> None:
     corners, faces = soup(20, 25)
     rows: Any = spy.Tensor.from_numpy(device, corners).with_grads()
@@ -346,6 +360,14 @@ def test_errors() -> None:
     twofold = spy.Mesh(torch.zeros(3, 3, dtype=torch.complex64), [[0, 1, 2]])
     assert _message(lambda: spy.Scene(device, [twofold])).startswith("Scene: the mesh has as positions ")
     assert repr(spy.Mesh([[0, 0, 1e300], [0, 1, 0], [1, 0, 0]], [[0, 1, 2]])) == "<Mesh of 1 triangle and 3 corners>"
+    # Of several matrices the message names the first that is wrong.
+    pair = spy.Scene(device, [spy.Mesh(corners, faces)] * 4)
+    for third, fourth, said in (
+        (np.zeros((3, 4)), np.zeros((3, 4)), "[2] makes"),
+        (np.eye(4), np.ones((3, 4)), "[3] makes"),
+    ):
+        message = _message(lambda third=third, fourth=fourth: pair.update([np.eye(4), None, third, fourth]))
+        assert message.startswith(f"Scene.update: transforms{said} all points lie in a plane")
     # No warning of NumPy's: they are errors in tests.
     assert spy.Scene(device, [spy.Mesh([[0, 0, 1e300], [0, 1, 0], [1, 0, 0]], [[0, 1, 2]])]).count == 1
 
@@ -377,3 +399,8 @@ def test_other_values_for_scenes(device: spy.Device, module: spy.Module) -> None
             f"float3 tint(Image3 image, float2 uv): argument 'image' is {words}; pass spy.Image(tensor), where the "
             "tensor holds elements of float3."
         )
+    # Structs of the user's own keep their names.
+    text = "struct Scene { float a; }\nstruct Image { Tensor<float, 1> texels; }\n"
+    text += "float own(Scene s) { return s.a; }\nfloat first(Image i) { return i.texels[0]; }"
+    named: Any = spy.Module.load_from_source(device, "test_own_scene", text)
+    assert named.own([2.0]) == 2 and named.first(np.float32([3, 4])) == 3

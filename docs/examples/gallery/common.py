@@ -20,10 +20,18 @@ def options(about: str | None, size: int, steps: int) -> argparse.Namespace:
     """Read ``--device``, ``--size``, ``--steps`` and ``--out``."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="automatic", help="cuda, vulkan, cpu, or the best there is")
-    parser.add_argument("--size", type=int, default=size, help="rows and columns of a picture")
-    parser.add_argument("--steps", type=int, default=steps)
+    parser.add_argument("--size", type=whole_number, default=size, help="rows and columns of a picture")
+    parser.add_argument("--steps", type=whole_number, default=steps)
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
     return parser.parse_args()
+
+
+def whole_number(text: str) -> int:
+    """A whole number of at least 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
 
 
 def load(device: spy.Device, name: str) -> Any:
