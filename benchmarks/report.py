@@ -18,7 +18,7 @@ from typing import Any
 
 from _common import OURS, UNSURE, on_host
 from _peers import ALLOCATED, GIVEN
-from targets import STARTUP, TARGETS
+from targets import STARTUP, STARTUP_REASON, TARGETS
 
 _ROOT = Path(__file__).resolve().parent.parent
 _FLOORS = (
@@ -231,10 +231,12 @@ def _targets(machines: list[Machine]) -> str:
             rows = machine.table("startup", device).get("first result", {})
             if OURS in rows and "floor" in rows:
                 times = rows[OURS]["median"] / rows["floor"]["median"]
+                work, met = f"{machine.name(device)}: startup, warm cache", times <= STARTUP
                 lines.append(
-                    f"| {machine.title} | {machine.name(device)}: startup, warm cache | ≤ {STARTUP:g} x "
-                    f"the floor | {times:.2f} x | {_verdict(times <= STARTUP)} |"
+                    f"| {machine.title} | {work} | ≤ {STARTUP:g} x the floor | {times:.2f} x | {_verdict(met)} |"
                 )
+                if not met:
+                    reasons.setdefault(STARTUP_REASON, []).append(work)
     if reasons:
         lines.append("\nWhat profiles say of targets that are missed:\n")
         lines += [f"- {'; '.join(dict.fromkeys(works))}. {reason}" for reason, works in reasons.items()]
