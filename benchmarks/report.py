@@ -129,9 +129,9 @@ def main() -> int:
     (options.docs / "images").mkdir(parents=True, exist_ok=True)
     (options.docs / "benchmarks.md").write_text(_page(machines))
     shown = [m for m in machines if any(_headlines(m))]
-    _plot(shown, options.docs / "images" / "benchmarks.png")
     for machine in shown:
         print(f"{machine.title}\n\n{_short(machine)}")
+    _plot(shown, options.docs / "images" / "benchmarks.png")
     return 0
 
 
@@ -303,7 +303,10 @@ def _number(value: float) -> str:
 
 def _plot(machines: list[Machine], path: Path) -> None:
     """One row of panels a machine; a panel holds a headline's bars, grouped by device."""
-    matplotlib: Any = importlib.import_module("matplotlib")
+    try:
+        matplotlib: Any = importlib.import_module("matplotlib")
+    except ImportError:
+        sys.exit(f"{path} was not drawn; run: pip install matplotlib")
     matplotlib.use("Agg")
     plt: Any = importlib.import_module("matplotlib.pyplot")
     left_out = (ALLOCATED, "append_to", "independent")
