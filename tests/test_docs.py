@@ -97,6 +97,15 @@ def test_each_step_of_the_tutorial_ends_in_its_picture() -> None:
         assert len(made) == 1 and made == re.findall(r"!\[.*\]\(images/(.*)\)", step), step[:40]
 
 
+def test_each_missed_target_has_its_reason() -> None:
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    missed = re.findall(r"^\| [^|]+ \| ([^|]+) \| [^|]+ \| [^|]+ \| \*\*missed\*\* \|$", text, re.M)
+    assert len(missed) > 9
+    reasons = text.partition("What profiles say of targets that are missed:\n")[2].partition("\n## ")[0]
+    explained = {work for works in re.findall(r"^- (.+?)\. ", reasons, re.M) for work in works.split("; ")}
+    assert set(missed) <= explained
+
+
 def test_links_lead_somewhere() -> None:
     for page in PAGES + NOTES:
         prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.S)

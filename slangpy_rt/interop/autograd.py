@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +18,6 @@ from slangpy_rt.interop.placement import as_tensors
 from slangpy_rt.interop.torch_memory import NO_TRANSFORMS, refuse_transforms, same_places, signature
 
 if TYPE_CHECKING:
-    from slangpy_rt.arguments.resolve import Candidate
     from slangpy_rt.calls.function import Function
     from slangpy_rt.calls.prepared import PreparedCall
     from slangpy_rt.core.types import FunctionSig
@@ -293,7 +292,7 @@ def autograd_call(function: Function, args: tuple[Any, ...], names: tuple[str, .
     try:
         chosen = callee.chosen(as_tensors(function.name, function.device, plain), names)
     except BindError:
-        _refuse_conversions(first, plain)
+        refuse_conversions(first.sig, [plain[k] for k in first.order])
         raise
     callee.check_differentiable(chosen.sig, "an argument that requires a gradient")
     params = chosen.sig.params
@@ -314,14 +313,30 @@ def autograd_call(function: Function, args: tuple[Any, ...], names: tuple[str, .
     return AutogradCall(callee, len(args) - len(names), names, chosen.sig, outs, tensors)
 
 
-def _refuse_conversions(chosen: Candidate, args: tuple[Any, ...]) -> None:
-    """Refuse tensors of other dtypes than those of their parameters: gradients have the dtype of the values."""
-    for param, k in zip(chosen.sig.params, chosen.order, strict=False):
-        value, wanted = args[k], _FLOATS.get(param.type.scalar)
-        if isinstance(value, torch.Tensor) and wanted not in (None, value.dtype) and param.type.kind != "struct":
+def refuse_conversions(sig: FunctionSig, values: Sequence[Any]) -> None:
+    """Refuse tensors of other dtypes than those of their parameters: gradients have the dtype of the values.
+
+    Parameters
+    ----------
+    sig : FunctionSig
+        The declaration that is called.
+    values : sequence
+        A value for each of its parameters; the last ones may be left out.
+
+    Raises
+    ------
+    BindError
+        If there is such a tensor.
+    """
+    for param, value in zip(sig.params, values, strict=False):
+        wanted = _FLOATS.get(param.type.scalar)
+        if not isinstance(value, torch.Tensor) or wanted is None or param.type.kind == "struct":
+            continue
+        # Elements of bfloat16 are read as floats, where they lie.
+        if value.dtype != wanted and (value.dtype, wanted) != (torch.bfloat16, torch.float32):
             dtype = str(value.dtype).removeprefix("torch.")
             raise BindError(
-                f"{chosen.sig}: argument '{param.name}' is a torch.Tensor of {dtype} and shape {tuple(value.shape)}; "
+                f"{sig}: argument '{param.name}' is a torch.Tensor of {dtype} and shape {tuple(value.shape)}; "
                 f"'{param.type.name}' was expected, and a call that PyTorch differentiates converts none. Pass "
                 f"x.to({wanted}): PyTorch converts its gradient back."
             )

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+NO_SECOND = "Slang functions have no second derivatives; this gradient depends on one's backward pass."
 # Replaces a tensor that a call writes to, which the backward pass does not need.
 _WRITTEN: Any = object()
 
@@ -72,9 +73,7 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        raise RuntimeError(
-            "Slang functions have no second derivatives; this gradient depends on one's backward pass."
-        )
+        raise RuntimeError(NO_SECOND)
 
 
 def _backward(ctx: Any, grads: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:

@@ -12,7 +12,9 @@ import torch
 from slangpy_rt.calls.callee import Callee
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.interop.autograd import refuse_conversions
 from slangpy_rt.interop.backward import Backward
+from slangpy_rt.interop.graph import NO_SECOND
 from slangpy_rt.interop.torch_callable import TorchCallable
 from slangpy_rt.interop.torch_types import dtype_of
 
@@ -115,6 +117,7 @@ def operator_of(function: Function | TorchCallable, arguments: str | None) -> An
     backwards.register_fake(fake_backward)
 
     def keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        refuse_conversions(sig, inputs)
         ctx.others = [None if k in tensors else v for k, v in enumerate(inputs)]
         ctx.save_for_backward(*[inputs[k] for k in tensors])
 
@@ -127,7 +130,11 @@ def operator_of(function: Function | TorchCallable, arguments: str | None) -> An
             gradients[k] = found if args[k].is_floating_point() else None
         return tuple(gradients)
 
+    def refuse(ctx: Any, grads: list[torch.Tensor]) -> None:
+        raise RuntimeError(NO_SECOND)
+
     if sig.differentiable:
+        backwards.register_autograd(refuse)
         operator.register_autograd(propagate, setup_context=keep)
     return operator
 
@@ -138,4 +145,5 @@ def _check_function(where: str, function: Any) -> None:
 
 
 def _numpy_of(tensor: torch.Tensor) -> Any:
-    return np.dtype(str(tensor.dtype).removeprefix("torch."))
+    # Elements of bfloat16, which NumPy lacks, are read as floats.
+    return np.dtype("float32" if tensor.dtype == torch.bfloat16 else str(tensor.dtype).removeprefix("torch."))

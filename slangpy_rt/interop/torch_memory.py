@@ -43,14 +43,15 @@ def signature(value: torch.Tensor) -> tuple[Any, ...]:
     # A signature of its own, with which no call is prepared: ``refuse_transforms``.
     autograd: Any = "transformed" if transformed(value) else value.requires_grad and torch.is_grad_enabled()
     try:
+        shape: Any = value.shape
         # For dense tensors the shape decides the strides, and a bool is hashed faster than a tuple.
         strides: Any = value.is_contiguous() or value.stride()
         # Kernels read several elements at once where they lie at multiples of 32 bytes.
         address = value.data_ptr()
         place = value.is_cuda and address % 32
-    except RuntimeError:  # a sparse one, or one without memory of its own
-        strides, place = value.layout, 0
-    return value.dtype, value.shape, strides, value.device, value.is_neg(), autograd, place
+    except RuntimeError:  # a sparse or nested one, or one without memory of its own
+        shape, strides, place = None if value.is_nested else value.shape, value.layout, 0
+    return value.dtype, shape, strides, value.device, value.is_neg(), autograd, place
 
 
 def on_host(value: torch.Tensor) -> np.ndarray[Any, Any]:
@@ -62,6 +63,8 @@ def on_host(value: torch.Tensor) -> np.ndarray[Any, Any]:
         If NumPy cannot use its memory, or autograd would lose track of it.
     """
     refuse_autograd(value)
+    if value.is_nested:
+        raise BindError(f"{tensor_in_words(value)}; call the function with each of its tensors.")
     try:
         if value.dtype == torch.bfloat16:
             return _of_bfloat16(value.detach())

@@ -61,6 +61,8 @@ def dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
 
 def tensor_in_words(value: torch.Tensor) -> str:
     """Describe a tensor in a few words, for messages."""
+    if value.is_nested:
+        return f"a nested torch tensor of {value.dtype} on {value.device}"
     return f"a torch tensor of {value.dtype} and shape {tuple(value.shape)} on {value.device}"
 
 

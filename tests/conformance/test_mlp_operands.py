@@ -304,3 +304,11 @@ def test_a_type_that_layers_do_not_multiply(device: spy.Device) -> None:
     text = "import mlp; float[1] one(MLP<1, 1, double> layer, float x[1]) { return layer.run(x); }"
     with pytest.raises(spy.CompileError, match="IOperand"):
         spy.Module.load_from_source(device, "one", text).one(np.ones((1, 1), np.float32), np.ones((2, 1), np.float32))
+
+
+@one_device
+@pytest.mark.parametrize("sizes", one_in(2, ["0, 1, 4, 1", "1, 1, 0, 1"]))
+def test_a_network_of_empty_layers(device: spy.Device, sizes: str) -> None:
+    text = f"import mlp; float[1] one(Network<{sizes}> n, float x) {{ float i[{sizes[0]}]; return n.run(i); }}"
+    with pytest.raises(spy.CompileError, match="a layer of a Network has one input and one output at least"):
+        spy.Module.load_from_source(device, "empty", text).one(np.ones(9, np.float32), np.ones(2, np.float32))

@@ -173,6 +173,7 @@ def test_whole_tensors(module: spy.Module) -> None:
     same(x.grad, expected)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_what_is_refused(module: spy.Module) -> None:
     x = torch.rand(3, requires_grad=True)
     for call, message in [
@@ -191,6 +192,10 @@ def test_what_is_refused(module: spy.Module) -> None:
             "bfloat16",
         ),
         (lambda: module.mul(torch.ones(2).to_sparse(), 1.0), "whose memory cannot be used"),
+        (
+            lambda: module.mul(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), 1.0),
+            "a nested torch tensor of torch.float32 on cpu; call the function with each of its tensors",
+        ),
         (lambda: module.mul(torch.ones(2, device="meta"), 1.0), "on meta"),
         (lambda: module.mul(torch.ones(2), 1.0, _result=torch.zeros(3)), "zeros|shape|\\(3,\\)"),
         (lambda: module.mul(torch.ones(2, dtype=torch.complex64), 1.0), "complex64"),

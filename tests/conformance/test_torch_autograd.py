@@ -348,6 +348,34 @@ def test_operators_hold_what_torch_asks_of_them(module: spy.Module) -> None:
     same(plain(torch.arange(3, dtype=torch.int32)), torch.tensor([0, 2, 4], dtype=torch.int32))
 
 
+def test_gradients_that_operators_refuse(module: spy.Module) -> None:
+    mul = spy.torch_operator(module.mul)
+    x, y = torch.rand(4, requires_grad=True), torch.rand(4, requires_grad=True)
+    (first,) = torch.autograd.grad(mul(x, y).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="Slang functions have no second derivatives"):
+        first.sum().backward()
+    # As plain calls do, before there is a graph whose gradients nobody could compute.
+    for other in (x.double(), torch.arange(4)):
+        with pytest.raises(
+            spy.BindError, match=r"argument 'a' is a torch.Tensor of (float|int)64 .* 'float' was expected"
+        ):
+            mul(other, y)
+    same(mul(torch.arange(4), y.detach()), torch.arange(4) * y.detach() ** 2)
+
+
+@sampled(3)
+def test_an_operator_of_bfloat16(module: spy.Module) -> None:
+    mul = spy.torch_operator(module.mul)
+    compiled = torch.compile(lambda a, b: mul(a, b).sum(), fullgraph=True, backend="aot_eager")
+    a, b = (torch.linspace(1, 2, 4).bfloat16().requires_grad_() for _ in range(2))
+    for f in (lambda a, b: mul(a, b).sum(), compiled):
+        found = torch.autograd.grad(f(a, b), (a, b))
+        wide = a.detach().float()
+        assert [t.dtype for t in found] == [torch.bfloat16] * 2
+        same(found[0].float(), (wide * wide).bfloat16().float(), 1e-6)
+        same(found[1].float(), (2 * wide * wide).bfloat16().float(), 1e-6)
+
+
 def test_an_operator_of_a_function_with_uniforms(module: spy.Module) -> None:
     scaled = spy.torch_operator(module.scaled.set(scale=3.0))
     x = torch.tensor([1.0, -2.0, 0.5], requires_grad=True)
