@@ -238,8 +238,8 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
     element = scope.struct(type_)
     if isinstance(value, Texture):
         bound = bind_texels(where, scope.device, "_result", element, "out", value)
-        return bound if how.dims is None else _mapped(bound, how.dims)
-    bound = bind_array(where, scope.device, "_result", element, stored_as(where, element), "out", value)
+    else:
+        bound = bind_array(where, scope.device, "_result", element, stored_as(where, element), "out", value)
     if how.dims is not None and len(how.dims) != len(bound.shape):
         raise BindError(f"{where}: map gives {how.dims}; {in_words(value)} has {len(bound.shape)} dimensions.")
     return bound if how.dims is None else _mapped(bound, how.dims)
@@ -277,7 +277,8 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
     type_, device = param.type, scope.device
     if isinstance(value, Generator):
         return _bind_generator(where, param, value)
-    check_object(where, type_, value)
+    if type_.kind == "struct":
+        check_object(where, type_, value)
     if is_resource(type_):
         return bind_resource(where, device, param, value)
     if type_.kind == "array" and type_.element is not None and is_resource(type_.element):

@@ -36,7 +36,7 @@ def check_object(where: str, type_: SlangType, value: Any) -> None:
     BindError
         If the value is another one.
     """
-    found = _OBJECTS.get(type_.name) if type_.kind == "struct" else None
+    found = _OBJECTS.get(type_.name)
     if found is None:
         return
     (names, instead), element = found
