@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.arguments.bound import CONVERTED, EXACT, Bound
 from slangpy_rt.arguments.containers import container
 from slangpy_rt.arguments.nested_feeds import ConvertedFeed
 from slangpy_rt.arguments.sampled_textures import image_advice
@@ -82,7 +82,8 @@ def bind_texels(where: str, device: DeviceCore, name: str, type_: SlangType, acc
     images_of(where, device)
     desc = value.layout.desc
     fitting = f"{desc.format.seen}{desc.format.channels if desc.format.channels > 1 else ''}"
-    if type_.name != fitting:
+    as_half = access == "in" and type_.scalar == "half" and type_.name == fitting.replace("float", "half")
+    if type_.name != fitting and not as_half:
         change = (
             "Copy the texels, tensor.copy_from(texture), and pass the Tensor."
             if container(type_) is not None or type_.kind == "pointer"
@@ -101,7 +102,7 @@ def bind_texels(where: str, device: DeviceCore, name: str, type_: SlangType, acc
     shape = value.layout.shape
     return Bound(
         name, type_, type_.scalar, desc.format.channels, access, "texel", shape, contiguous(shape), True, "", feed,
-        via=kind, texture=value.layout,
+        via=kind, texture=value.layout, fit=CONVERTED if as_half else EXACT,
     )  # fmt: skip
 
 
@@ -156,6 +157,11 @@ def check_writable(where: str, value: Texture, wanted: TextureType, name: str) -
             else _how_to_write(value)
         )
         raise BindError(f"{where} is {in_words(value)}, which kernels must not write: {how}.")
+    if wanted.scalar == "half" and not images_of(where, value.device).stores(FORMATS["r16_float"]):
+        raise BindError(
+            f"{where}: '{name}' writes channels of 16 bits, and kernels of this device write channels of 32; declare "
+            "it with float."
+        )
     if wanted.channels != desc.format.channels:
         raise BindError(
             f"{where} is {in_words(value)} of {desc.format.channels} channels; '{name}' writes {wanted.channels}."
