@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.arguments.bound import CONVERTED, EXACT, Bound
 from slangpy_rt.arguments.containers import container
 from slangpy_rt.arguments.nested_feeds import ConvertedFeed
 from slangpy_rt.arguments.texture_feeds import SamplerFeed, TextureFeed
@@ -88,7 +88,8 @@ def bind_texels(where: str, device: DeviceCore, name: str, type_: SlangType, acc
         f"{scalar}{desc.format.channels if desc.format.channels > 1 else ''}"
         for scalar in (desc.format.seen, desc.format.own)
     )
-    if type_.name not in (seen, own):
+    as_half = access == "in" and type_.name == seen.replace("float", "half")
+    if type_.name not in (seen, own) and not as_half:
         change = (
             "Copy the texels, tensor.copy_from(texture), and pass the Tensor."
             if container(type_) is not None or type_.kind == "pointer"
@@ -108,7 +109,7 @@ def bind_texels(where: str, device: DeviceCore, name: str, type_: SlangType, acc
     shape = value.layout.shape
     return Bound(
         name, type_, type_.scalar, desc.format.channels, access, "texel", shape, contiguous(shape), True, "", feed,
-        via=kind, texture=value.layout,
+        via=kind, texture=value.layout, fit=EXACT if type_.name in (seen, own) else CONVERTED,
     )  # fmt: skip
 
 
@@ -168,6 +169,11 @@ def check_writable(where: str, value: Texture, wanted: TextureType, name: str) -
             else _how_to_write(value)
         )
         raise BindError(f"{where} is {in_words(value)}, which kernels must not write: {how}.")
+    if wanted.scalar == "half" and not images_of(where, value.device).stores(FORMATS["r16_float"]):
+        raise BindError(
+            f"{where}: '{name}' writes channels of 16 bits, and kernels of this device write channels of 32; declare "
+            "it with float."
+        )
     if wanted.channels != desc.format.channels:
         raise BindError(
             f"{where} is {in_words(value)} of {desc.format.channels} channels; '{name}' writes {wanted.channels}."

@@ -20,7 +20,7 @@ from slangpy_rt.backends.cuda.backend import CudaBackend
 from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version
 from slangpy_rt.backends.images import ImageDesc, SamplerDesc
 from slangpy_rt.calls.callee import Callee
-from slangpy_rt.core.errors import CompileError, DeviceError, UnsupportedError
+from slangpy_rt.core.errors import BindError, CompileError, DeviceError, UnsupportedError
 from slangpy_rt.core.formats import FORMATS
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import Param, SlangType
@@ -230,6 +230,18 @@ def test_samplers_belong_to_textures(monkeypatch: pytest.MonkeyPatch) -> None:
         ):  # fmt: skip
             with pytest.raises(UnsupportedError, match=r"holds its own sampler.*with_sampler\(p\)"):
                 paired(*refused)
+
+
+def test_halves_are_not_written_where_channels_have_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slang's CUDA would write 8 bytes of each texel of 16, at half of its place."""
+    monkeypatch.setattr(CpuBackend, "stores", lambda self, format: format.dtype.itemsize == 4)
+    with spy.Device("cpu") as device:
+        texture = device.create_texture("rgba32_float", 2, 2)
+        assert bound(device, "RWTexture2D<float4>", texture)
+        with pytest.raises(
+            BindError, match=r"'RWTexture2D<half4>' writes channels of 16 bits.*declare it with float"
+        ):
+            bound(device, "RWTexture2D<half4>", texture)
 
 
 def test_sampled_textures_hold_their_samplers(monkeypatch: pytest.MonkeyPatch) -> None:

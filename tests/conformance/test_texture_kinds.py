@@ -22,6 +22,10 @@ void copy_1d_array(Texture1DArray<float4> a, RWTexture1DArray<float4> b, uint2 a
 void copy_2d_array(Texture2DArray<float4> a, RWTexture2DArray<float4> b, uint3 at) { b[at] = a[at]; }
 void put(float4 x, out float4 y) { y = 2 * x; }
 float4 twice(float4 x) { return 2 * x; }
+half4 halves(half4 x) { return half(2) * x; }
+void put_halves(inout half4 x) { x *= half(2); }
+float either(float4 x) { return 1; }
+float either(half4 x) { return 2; }
 T same<T>(T x) { return x; }
 float in_line(Texture1D<float> t) { return t[uint(2)]; }
 float in_plane(Texture2D<float> t) { return t[uint2(3, 1)]; }
@@ -145,6 +149,21 @@ def test_texel_by_texel(device: spy.Device, module: spy.Module, requires: Requir
         found = module.twice(a.mip(k), _result="numpy")
         assert isinstance(found, np.ndarray) and found.shape == level.shape
         np.testing.assert_array_equal(found, 2 * level)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.uint8])
+def test_texels_as_halves(device: spy.Device, module: spy.Module, requires: Requires, dtype: Any) -> None:
+    requires("half", "halves of texels")
+    values = RNG.integers(0, 256, (3, 5, 4))
+    texels = values.astype(dtype) if dtype == np.uint8 else (values / 256).astype(dtype)
+    texture = spy.Texture.from_numpy(device, texels)
+    wanted = values / (255 if dtype == np.uint8 else 256)
+    np.testing.assert_allclose(np.asarray(module.halves(texture)), (2 * wanted).astype(np.float16), rtol=2e-3)
+    assert np.asarray(module.either(texture))[0, 0] == 1, "an overload of float fits better"
+    before = texture.to_numpy()
+    with pytest.raises(spy.BindError, match="whose texels are 'float4'; 'half4' was expected"):
+        module.put_halves(texture)
+    np.testing.assert_array_equal(texture.to_numpy(), before)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 4])
