@@ -9,8 +9,8 @@ import torch
 
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.interop.torch_memory import in_place, lies_on, on_host, placed
-from slangpy_rt.interop.torch_types import element_of
+from slangpy_rt.interop.torch_memory import address_of, in_place, lies_on, on_host, placed
+from slangpy_rt.interop.torch_types import check_plain, element_of
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
@@ -49,12 +49,14 @@ def as_tensor(device: DeviceCore, value: torch.Tensor) -> Tensor:
     Raises
     ------
     BindError
-        If it lies on a GPU where the device does not work, or Slang has no such element type.
+        If it lies on a GPU where the device does not work, has no memory, or Slang has no such element type.
     """
     if value.is_cuda:
         return placed(device, value)
     if lies_on(device, value):
         return in_place(device, value)
+    check_plain(value)
+    address_of(value)
     if value.dtype == torch.bfloat16:
         value = value.float()
     copied: Tensor = Tensor.from_numpy(device, on_host(value.detach()), dtype=element_of(value))

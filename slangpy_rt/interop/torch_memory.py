@@ -164,13 +164,24 @@ def in_place(device: DeviceCore, value: torch.Tensor) -> Tensor:
     if not lies_on(device, value):
         raise BindError(f"{tensor_in_words(value)}; {device!r} does not work there. Move it with tensor.to(...).")
     check_plain(value)
+    address = address_of(value)
+    layout = layout_of(device, Tensor, element_of(value), tuple(value.shape), value.stride(), address % 32 == 0)
+    return Tensor.of(layout, device.placeholder, address)
+
+
+def address_of(value: torch.Tensor) -> int:
+    """Return the address of a tensor's memory.
+
+    Raises
+    ------
+    BindError
+        If it has none of its own, as in the backward passes of a whole batch.
+    """
     try:
-        address = value.data_ptr()
+        return value.data_ptr()
     except RuntimeError as error:
         words = f"{tensor_in_words(value)}, which has no memory of its own ({error})"
         raise BindError(f"{words}; {NO_TRANSFORMS}") from None
-    layout = layout_of(device, Tensor, element_of(value), tuple(value.shape), value.stride(), address % 32 == 0)
-    return Tensor.of(layout, device.placeholder, address)
 
 
 @functools.cache
