@@ -74,7 +74,6 @@ UNSUPPORTED |= {
     ("cuda", "loads of lines"): "PTX has no fetch from a line by a whole number",
     ("cuda", "offsets of texels"): "Slang's CUDA has no SampleLevel or Load with an offset",
     ("cuda", "sizes of levels"): "Slang's CUDA leaves the level of GetDimensions out, and the number of levels",
-    ("cuda", "halves of texels"): "Slang's CUDA reads texels of 32 bits a channel alone",
     ("cuda", "writes of narrow channels"): "Slang's CUDA writes 16 bytes a texel whatever the format is",
 }
 UNSUPPORTED["d3d12", "cooperative_matrix"] = "shader model 6.6 has no products of matrices"
@@ -272,13 +271,7 @@ def requires(device: spy.Device) -> Requires:
         if not device.name.startswith("rhi-"):
             has |= {"textures with samplers", "levels apart"}
         if device.backend.target.format != "cuda":
-            has |= {
-                "loads of lines",
-                "offsets of texels",
-                "sizes of levels",
-                "halves of texels",
-                "writes of narrow channels",
-            }
+            has |= {"loads of lines", "offsets of texels", "sizes of levels", "writes of narrow channels"}
         # Mesa's driver defines what Vulkan leaves open.
         if not device.name.startswith("rhi-vulkan") or "llvmpipe" in device.info:
             has |= {"negative remainders"}

@@ -279,7 +279,7 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
         return _bind_generator(where, param, value)
     if type_.kind == "struct":
         check_object(where, type_, value)
-    if is_resource(type_):
+    elif is_resource(type_):
         return bind_resource(where, device, param, value)
     if type_.kind == "array" and type_.element is not None and is_resource(type_.element):
         raise UnsupportedError(
@@ -412,14 +412,7 @@ def _bind_records(where: str, scope: Scope, param: Param, value: list[Any], stor
     return replace(inner, host="", feed=ConvertedFeed(build, inner.feed, False))
 
 
-def _bind_parts(
-    where: str,
-    scope: Scope,
-    param: Param,
-    value: Any,
-    how: Map,
-    parts: Parts,
-) -> Bound:
+def _bind_parts(where: str, scope: Scope, param: Param, value: Any, how: Map, parts: Parts) -> Bound:
     names = [name for _, name, _ in parts.places]
     for name, _ in how.fields:
         if name not in names:

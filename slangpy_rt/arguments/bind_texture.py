@@ -109,7 +109,7 @@ def bind_texels(where: str, device: DeviceCore, name: str, type_: SlangType, acc
     shape = value.layout.shape
     return Bound(
         name, type_, type_.scalar, desc.format.channels, access, "texel", shape, contiguous(shape), True, "", feed,
-        via=kind, texture=value.layout, fit=EXACT if type_.name in (seen, own) else CONVERTED,
+        via=kind, texture=value.layout, fit=EXACT if type_.name == seen else CONVERTED,
     )  # fmt: skip
 
 

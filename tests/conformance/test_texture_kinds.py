@@ -153,13 +153,15 @@ def test_texel_by_texel(device: spy.Device, module: spy.Module, requires: Requir
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.uint8])
 def test_texels_as_halves(device: spy.Device, module: spy.Module, requires: Requires, dtype: Any) -> None:
-    requires("half", "halves of texels")
+    requires("half")
     values = RNG.integers(0, 256, (3, 5, 4))
     texels = values.astype(dtype) if dtype == np.uint8 else (values / 256).astype(dtype)
     texture = spy.Texture.from_numpy(device, texels)
     wanted = values / (255 if dtype == np.uint8 else 256)
     np.testing.assert_allclose(np.asarray(module.halves(texture)), (2 * wanted).astype(np.float16), rtol=2e-3)
     assert np.asarray(module.either(texture))[0, 0] == 1, "an overload of float fits better"
+    if dtype == np.float16:
+        return
     before = texture.to_numpy()
     with pytest.raises(spy.BindError, match="whose texels are 'float4'; 'half4' was expected"):
         module.put_halves(texture)
