@@ -202,7 +202,7 @@ print(*sorted({sys.modules[name].__name__ for name in new}))
     # What a first call, a device and a module load; the modules below these are not all listed.
     cold = (
         *("arguments.bind", "arguments.bind_array", "arguments.bound", "arguments.conflicts", "arguments.exact"),
-        *("arguments.host_feeds", "arguments.gradients", "arguments.resolve", "arguments.struct_values"),
+        *("arguments.host_packers", "arguments.gradients", "arguments.resolve", "arguments.struct_values"),
         *("calls.array_call", "calls.build", "calls.first_call", "calls.kernel_spec", "calls.prepared"),
         *("calls.search", "tuning.snapshot", "tuning.store", "tuning.timing"),
         *("core.disk_cache", "runtime.kernel_store", "slang.reflect", "slang.session", "slang.source"),

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from slangpy_rt.core.errors import BindError
 
 if TYPE_CHECKING:
-    from slangpy_rt.arguments.feed import Feed
+    from slangpy_rt.arguments.packer import Packer
 
 
 class Adapter(ABC):
@@ -52,8 +52,8 @@ class Adapter(ABC):
         """
 
     @abstractmethod
-    def feed(self, device: Any, value: Any, access: str) -> Feed | None:
-        """Return the feed of the array; None if the feed has to be that of the array that ``on`` returns.
+    def packer(self, device: Any, value: Any, access: str) -> Packer | None:
+        """Return the packer of the array; None if the packer has to be that of the array that ``on`` returns.
 
         Raises
         ------

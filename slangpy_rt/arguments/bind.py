@@ -31,12 +31,12 @@ from slangpy_rt.arguments.bind_texture import bind_resource, bind_texels
 from slangpy_rt.arguments.bound import CONVERTED, SPLAT, Bound, number_fit, result_kind
 from slangpy_rt.arguments.computed import Generator
 from slangpy_rt.arguments.containers import as_struct, container, is_ours
-from slangpy_rt.arguments.device_feeds import ArrayFeed
-from slangpy_rt.arguments.feed import Feed
-from slangpy_rt.arguments.host_feeds import HostViewFeed, RefFeed
+from slangpy_rt.arguments.device_packers import ArrayPacker
+from slangpy_rt.arguments.host_packers import HostViewPacker, RefPacker
 from slangpy_rt.arguments.mapping import NO_MAP, Map
-from slangpy_rt.arguments.nested_feeds import ConvertedFeed, PartsFeed
+from slangpy_rt.arguments.nested_packers import ConvertedPacker, PartsPacker
 from slangpy_rt.arguments.objects import check_object
+from slangpy_rt.arguments.packer import Packer
 from slangpy_rt.arguments.sampled_textures import is_sampled_texture
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.struct_values import (
@@ -50,7 +50,7 @@ from slangpy_rt.arguments.struct_values import (
     structs_array,
 )  # fmt: skip
 from slangpy_rt.arguments.texture_types import is_resource
-from slangpy_rt.arguments.value_feeds import EnumFeed, GeneratorFeed, SplatFeed, ValueFeed  # fmt: skip
+from slangpy_rt.arguments.value_packers import EnumPacker, GeneratorPacker, SplatPacker, ValuePacker  # fmt: skip
 from slangpy_rt.arguments.wrapped import bind_wrapped, known, optional_item, tuple_items, tuple_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.value_ref import ValueRef
@@ -110,9 +110,9 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
         except BindError as error:
             raise BindError(f"{where} is {error}") from None
         inner = bind(where, scope, param, other, how)
-        feed = _stand_in_feed(where, scope.device, value, other, stand_in, inner)
+        packer = _stand_in_packer(where, scope.device, value, other, stand_in, inner)
         host = (adapter.result_kind(value) if adapter is not None else "") or inner.host
-        return replace(inner, feed=feed, host=host)
+        return replace(inner, packer=packer, host=host)
     if how.type is not None:
         type_ = how.type if isinstance(how.type, SlangType) else scope.named(f"{where}: map", how.type)
         if type_.name != param.type.name:
@@ -153,23 +153,23 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
     return _mapped(bound, how.dims)
 
 
-def _stand_in_feed(where: str, device: DeviceCore, value: Any, other: Any, stand_in: Any, inner: Bound) -> Feed:
-    """Return the feed of a value that ``other`` replaces; if need be, it converts the value at each call."""
+def _stand_in_packer(where: str, device: DeviceCore, value: Any, other: Any, stand_in: Any, inner: Bound) -> Packer:
+    """Return the packer of a value that ``other`` replaces; if need be, it converts the value at each call."""
     if not isinstance(stand_in, Adapter):
-        return ConvertedFeed(stand_in, inner.feed, inner.access != "in")
+        return ConvertedPacker(stand_in, inner.packer, inner.access != "in")
     try:
-        feed = stand_in.feed(device, value, inner.access)
+        packer = stand_in.packer(device, value, inner.access)
     except BindError as error:
         raise BindError(f"{where} is {error}") from None
-    if isinstance(inner.feed, ArrayFeed):
-        assert feed is not None
+    if isinstance(inner.packer, ArrayPacker):
+        assert packer is not None
         part = inner.access != "in" and inner.mapped is not None and len(set(inner.mapped)) < len(inner.mapped)
-        return feed.partial() if part else feed
-    if feed is not None and isinstance(inner.feed, HostViewFeed) and inner.feed.plain:
-        return feed
+        return packer.partial() if part else packer
+    if packer is not None and isinstance(inner.packer, HostViewPacker) and inner.packer.plain:
+        return packer
     # Arrays on a GPU have returned above: a conversion at each call would not order the work on them.
     assert not isinstance(other, NDBuffer), inner
-    return ConvertedFeed(partial(stand_in.on, device), inner.feed, inner.access != "in")
+    return ConvertedPacker(partial(stand_in.on, device), inner.packer, inner.access != "in")
 
 
 def bind_whole(where: str, scope: Scope, param: Param, value: Any) -> Bound:
@@ -228,8 +228,8 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
             inner = bind_result(where, scope, type_, other, how)
         except BindError as error:
             raise error if str(error).startswith(where) else BindError(f"{where} is {error}") from None
-        feed = _stand_in_feed(where, scope.device, value, other, adapter, inner)
-        return replace(inner, feed=feed, host=adapter.result_kind(value))
+        packer = _stand_in_packer(where, scope.device, value, other, adapter, inner)
+        return replace(inner, packer=packer, host=adapter.result_kind(value))
     if not isinstance(value, (NDBuffer, np.ndarray, Texture)):
         raise BindError(
             f"{where}: pass a Tensor, an NDBuffer, a NumPy array, a Texture, one of their types, or one of 'numpy', "
@@ -267,10 +267,10 @@ def _mapped(bound: Bound, dims: tuple[int, ...]) -> Bound:
 
     Two dimensions mapped to one call dimension are a diagonal; the rest of an array that is written keeps its values.
     """
-    feed = bound.feed
+    packer = bound.packer
     if len(set(dims)) < len(dims) and bound.access != "in":
-        feed = feed.partial()
-    return replace(bound, mapped=dims, feed=feed)
+        packer = packer.partial()
+    return replace(bound, mapped=dims, packer=packer)
 
 
 def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound:
@@ -346,7 +346,7 @@ def _bind_generator(where: str, param: Param, value: Generator) -> Bound:
     value.check(where, type_)
     shape = value.shape
     return Bound(
-        param.name, type_, type_.scalar, 0, "in", "computed", shape, contiguous(shape), True, "", GeneratorFeed(),
+        param.name, type_, type_.scalar, 0, "in", "computed", shape, contiguous(shape), True, "", GeneratorPacker(),
         generator=value,
     )  # fmt: skip
 
@@ -365,18 +365,18 @@ def _bind_scalar(where: str, device: DeviceCore, name: str, type_: SlangType, st
         )
     check_scalar(where, device, scalar)
     fit, far = number_fit(value, NUMPY_OF[scalar])
-    feed: Feed = ValueFeed(where, type_, scalar)
+    packer: Packer = ValuePacker(where, type_, scalar)
     if stored.count > 1:
-        feed, fit = SplatFeed(where, type_, scalar, stored.count), SPLAT
-    return Bound(name, type_, scalar, stored.count, "in", "value", (), (), True, "", feed, fit, far=far)
+        packer, fit = SplatPacker(where, type_, scalar, stored.count), SPLAT
+    return Bound(name, type_, scalar, stored.count, "in", "value", (), (), True, "", packer, fit, far=far)
 
 
 def _bind_enum(where: str, param: Param, value: Any) -> Bound:
     """Bind a case of an enum by its name, or a Python enum by its value."""
     type_ = param.type
     case_of(where, type_, value)
-    feed = EnumFeed(lambda v: case_of(where, type_, v))
-    return Bound(param.name, type_, type_.scalar, 1, "in", "value", (), (), True, "", feed)
+    packer = EnumPacker(lambda v: case_of(where, type_, v))
+    return Bound(param.name, type_, type_.scalar, 1, "in", "value", (), (), True, "", packer)
 
 
 def _bind_ref(where: str, scope: Scope, param: Param, value: ValueRef) -> Bound:
@@ -385,13 +385,13 @@ def _bind_ref(where: str, scope: Scope, param: Param, value: ValueRef) -> Bound:
     if inner is not None and any(leaf.shape for leaf in inner.leaves):
         raise BindError(f"{where} is {in_words(value)}; it takes one '{param.type.name}'.")
     if inner is not None and param.direction == "in":
-        return replace(inner, feed=ConvertedFeed(lambda v: v.value, inner.feed, False))
+        return replace(inner, packer=ConvertedPacker(lambda v: v.value, inner.packer, False))
     check_scalars(where, scope.device, stored)
     if inner is not None:
         as_element(where, param.type, value.value, scope.named)
-    feed = RefFeed(where, scope.device, param.type, param.direction)
+    packer = RefPacker(where, scope.device, param.type, param.direction)
     return Bound(
-        param.name, param.type, stored.scalar, stored.count, param.direction, "array", (), (), True, "", feed,
+        param.name, param.type, stored.scalar, stored.count, param.direction, "array", (), (), True, "", packer,
         struct=stored.struct,
     )  # fmt: skip
 
@@ -409,7 +409,7 @@ def _bind_records(where: str, scope: Scope, param: Param, value: list[Any], stor
         return structs_array(where, param.type, v, stored, shape)
 
     inner = bind(where, scope, param, structs_array(where, param.type, value, stored, shape, scope.named))
-    return replace(inner, host="", feed=ConvertedFeed(build, inner.feed, False))
+    return replace(inner, host="", packer=ConvertedPacker(build, inner.packer, False))
 
 
 def _bind_parts(where: str, scope: Scope, param: Param, value: Any, how: Map, parts: Parts) -> Bound:
@@ -425,10 +425,10 @@ def _bind_parts(where: str, scope: Scope, param: Param, value: Any, how: Map, pa
         child = Param(f"{param.name}.{name}", type_, "in" if kept else param.direction)
         bound.append((place, bind(inner, scope, child, part, how.field(name))))
     host = result_kind([b for _, b in bound])
-    feed = PartsFeed(parts.take, [b.feed for _, b in bound])
+    packer = PartsPacker(parts.take, [b.packer for _, b in bound])
     implied = parts.left_out + sum(b.implied for _, b in bound)
     return Bound(
-        param.name, param.type, "", 0, param.direction, "parts", (), (), True, host, feed, parts=tuple(bound),
+        param.name, param.type, "", 0, param.direction, "parts", (), (), True, host, packer, parts=tuple(bound),
         implied=implied, initial=parts.initial,
     )  # fmt: skip
 

@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from slangpy_rt.arguments.bound import CONVERTED, EXACT, PROMOTED, Bound, fit_of
 from slangpy_rt.arguments.containers import container
-from slangpy_rt.arguments.device_feeds import ArrayFeed
-from slangpy_rt.arguments.feed import Feed
-from slangpy_rt.arguments.host_feeds import HostCopyFeed, HostViewFeed
-from slangpy_rt.arguments.nested_feeds import ConvertedFeed
+from slangpy_rt.arguments.device_packers import ArrayPacker
+from slangpy_rt.arguments.host_packers import HostCopyPacker, HostViewPacker
+from slangpy_rt.arguments.nested_packers import ConvertedPacker
+from slangpy_rt.arguments.packer import Packer
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.arguments.value_feeds import ValueFeed
+from slangpy_rt.arguments.value_packers import ValuePacker
 from slangpy_rt.arrays.layout import same_walk
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
@@ -101,8 +101,9 @@ def bind_array(
         raise BindError(f"{where} is a view whose '{type_.name}' elements have gaps; copy it first.")
     host = "tensor" if isinstance(value, Tensor) else "ndbuffer"
     return Bound(
-        name, type_, stored.scalar, stored.count, access, "array", outer, strides, layout.aligned, host, ArrayFeed(),
-        PROMOTED if via else EXACT, struct=stored.struct, via=via, own=layout.nbytes if layout.own else 0,
+        name, type_, stored.scalar, stored.count, access, "array", outer, strides, layout.aligned, host,
+        ArrayPacker(), PROMOTED if via else EXACT, struct=stored.struct, via=via,
+        own=layout.nbytes if layout.own else 0,
     )  # fmt: skip
 
 
@@ -114,19 +115,19 @@ def bind_bytes(where: str, scope: Scope, param: Param, value: Any) -> Bound:
         if value.device is not device:
             raise BindError(f"{where} is on {another(value.device, device)}; the module runs on {device!r}.")
         dense, nbytes, host = value.is_contiguous, value.nbytes, "tensor" if isinstance(value, Tensor) else "ndbuffer"
-        feed: Feed = ArrayFeed()
+        packer: Packer = ArrayPacker()
     elif isinstance(value, np.ndarray):
         dense, nbytes, host = value.flags.c_contiguous, value.nbytes, "numpy"
         if access != "in" and not value.flags.writeable:
             raise BindError(f"{where} is {in_words(value)} and would be written to; pass a writable array.")
         shared = "zero_copy" in device.caps.features
-        feed = HostViewFeed(device, np.asarray) if shared else HostCopyFeed(device, np.asarray, access, 0)
+        packer = HostViewPacker(device, np.asarray) if shared else HostCopyPacker(device, np.asarray, access, 0)
     else:
         raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes a Tensor, an NDBuffer or a NumPy array.")
     if not dense:
         raise BindError(f"{where} is a non-contiguous view; '{type_.name}' takes bytes that follow each other.")
     view = (nbytes,), (1,)
-    return Bound(param.name, type_, "uint8_t", 1, access, "tensor", (), (), True, host, feed, view=view)
+    return Bound(param.name, type_, "uint8_t", 1, access, "tensor", (), (), True, host, packer, view=view)
 
 
 def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
@@ -141,8 +142,8 @@ def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
     if isinstance(value, (bool, float)) or not isinstance(value, (NDBuffer, np.ndarray, int, np.integer)):
         raise BindError(f"{where} is {in_words(value)}; '{type_.name}' takes an array or an address.")
     if not isinstance(value, (NDBuffer, np.ndarray)):
-        feed: Feed = ValueFeed(where, type_, "uint64_t")
-        return Bound(param.name, type_, "pointer", 1, "in", "pointer", (), (), True, "", feed)
+        packer: Packer = ValuePacker(where, type_, "uint64_t")
+        return Bound(param.name, type_, "pointer", 1, "in", "pointer", (), (), True, "", packer)
     element = element_of(scope, type_.element)
     stored = stored_as(where, element)
     kind = dtype_text(stored.dtype) if element is not BFLOAT16 else element.name
@@ -155,8 +156,8 @@ def bind_pointer(where: str, scope: Scope, param: Param, value: Any) -> Bound:
     if not dense:
         raise BindError(f"{where} is a non-contiguous view; '{type_.name}' takes elements that follow each other.")
     check_native(where, scope.device, element, f"'{type_.name}'")
-    feed = bound.feed.in_device_memory() if isinstance(bound.feed, HostCopyFeed) else bound.feed
-    return replace(bound, type=type_, mode="pointer", shape=(), strides=(), feed=feed)
+    packer = bound.packer.in_device_memory() if isinstance(bound.packer, HostCopyPacker) else bound.packer
+    return replace(bound, type=type_, mode="pointer", shape=(), strides=(), packer=packer)
 
 
 def may_write(type_: SlangType) -> bool:
@@ -187,10 +188,10 @@ def as_tensor(where: str, bound: Bound, type_: SlangType, rank: int) -> Bound:
     """
     if bound.mode != "array":
         raise BindError(f"{where} has no dimensions; '{type_.name}' takes an array.")
-    feed = bound.feed.in_device_memory() if isinstance(bound.feed, HostCopyFeed) else bound.feed
+    packer = bound.packer.in_device_memory() if isinstance(bound.packer, HostCopyPacker) else bound.packer
     outer = len(bound.shape) - rank
     return replace(
-        bound, type=type_, mode="tensor", feed=feed, shape=bound.shape[:outer], strides=bound.strides[:outer],
+        bound, type=type_, mode="tensor", packer=packer, shape=bound.shape[:outer], strides=bound.strides[:outer],
         view=(bound.shape[outer:], bound.strides[outer:]),
     )  # fmt: skip
 
@@ -274,7 +275,7 @@ def _bind_host_bfloat16(
         return _bind_host(where, device, name, type_, stored, access, value)
     via, narrow = _widened(where, type_), replace(stored, scalar=BFLOAT16.scalar, dtype=NUMPY_OF[BFLOAT16.scalar])
     bound = _bind_host(where, device, name, type_, narrow, access, _bits_of(value))
-    return replace(bound, feed=ConvertedFeed(_bits_of, bound.feed, access != "in"), fit=PROMOTED, via=via)
+    return replace(bound, packer=ConvertedPacker(_bits_of, bound.packer, access != "in"), fit=PROMOTED, via=via)
 
 
 def _bits_of(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -287,7 +288,7 @@ def _bind_bits(
     """Bind host data for a function that takes a whole array of bfloat16: it converts to what is only read."""
     if isinstance(value, np.ndarray) and is_bfloat16(value.dtype):
         bound = _bind_host(where, device, name, type_, stored, access, _bits_of(value))
-        return replace(bound, feed=ConvertedFeed(_bits_of, bound.feed, access != "in"))
+        return replace(bound, packer=ConvertedPacker(_bits_of, bound.packer, access != "in"))
     if access != "in":
         raise BindError(f"{where} is {in_words(value)} and would be written to; pass an array of dtype bfloat16.")
 
@@ -295,7 +296,7 @@ def _bind_bits(
         return bits_of(where, as_array(where, v), listed=not isinstance(v, np.ndarray))
 
     bound = _bind_host(where, device, name, type_, stored, access, convert(value))
-    return replace(bound, feed=ConvertedFeed(convert, bound.feed, False), fit=CONVERTED)
+    return replace(bound, packer=ConvertedPacker(convert, bound.packer, False), fit=CONVERTED)
 
 
 def _bind_host(
@@ -332,21 +333,21 @@ def _bind_host(
     own_type = getattr(value, "slang_type", None)
     host = "numpy" if is_array and own_type is None else ""
     if not outer and access == "in" and stored.count <= _MAX_VALUE_SCALARS and not stored.struct:
-        feed: Feed = ValueFeed(where, type_, scalar)
-        return Bound(name, type_, scalar, stored.count, access, "value", (), (), True, host, feed, fit)
+        packer: Packer = ValuePacker(where, type_, scalar)
+        return Bound(name, type_, scalar, stored.count, access, "value", (), (), True, host, packer, fit)
     shared = "zero_copy" in device.caps.features
     own = _usable_strides(array, stored, len(outer)) if shared and is_array else None
     strides = (contiguous(array.shape, stored.step) if own is None else own)[: len(outer)]
     if shared and (own is not None or access == "in"):
-        feed = HostViewFeed(device, np.asarray if own is not None else convert)
+        packer = HostViewPacker(device, np.asarray if own is not None else convert)
     else:
         # Devices in host memory copy only arrays whose elements have gaps inside, such as float3 in Fortran order.
         as_it_is = (
             not shared and is_array and array.dtype == dtype and array.dtype.isnative and array.flags.c_contiguous
         )
-        feed = HostCopyFeed(device, np.asarray if as_it_is else convert, access)
+        packer = HostCopyPacker(device, np.asarray if as_it_is else convert, access)
     return Bound(
-        name, type_, scalar, stored.count, access, "array", outer, strides, True, host, feed, fit,
+        name, type_, scalar, stored.count, access, "array", outer, strides, True, host, packer, fit,
         struct=stored.struct,
     )  # fmt: skip
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.bound import CONVERTED, EXACT, Bound
 from slangpy_rt.arguments.containers import container
-from slangpy_rt.arguments.nested_feeds import ConvertedFeed
-from slangpy_rt.arguments.texture_feeds import SamplerFeed, TextureFeed
+from slangpy_rt.arguments.nested_packers import ConvertedPacker
+from slangpy_rt.arguments.texture_packers import SamplerPacker, TexturePacker
 from slangpy_rt.arguments.texture_types import SAMPLER, TextureType, texture_type
 from slangpy_rt.backends.images import ImageDesc
 from slangpy_rt.core.errors import BindError, UnsupportedError
@@ -66,9 +66,9 @@ def bind_resource(where: str, device: DeviceCore, param: Param, value: Any) -> B
         if sampler is None:
             raise BindError(f"{where} is {in_words(value)} without a sampler; pass texture.with_sampler(...).")
         via = "*" if images_of(where, device).pointed else ""
-    feed = TextureFeed(device, wanted.writes, sampler)
+    packer = TexturePacker(device, wanted.writes, sampler)
     return Bound(
-        param.name, type_, "uint64_t", 1, access, "handle", (), (), True, "", feed, via=via, texture=value.layout
+        param.name, type_, "uint64_t", 1, access, "handle", (), (), True, "", packer, via=via, texture=value.layout
     )
 
 
@@ -105,10 +105,10 @@ def bind_texels(where: str, device: DeviceCore, name: str, type_: SlangType, acc
     kind = f"{'RW' * writes}Texture{_KINDS[desc.dims]}{'Array' * desc.array}<{'*' if type_.name == seen else seen}>"
     wanted = TextureType(writes, False, desc.dims, desc.array, desc.format.seen, desc.format.channels)
     check_texture(where, device, value, wanted, type_.name)
-    feed = TextureFeed(device, writes)
+    packer = TexturePacker(device, writes)
     shape = value.layout.shape
     return Bound(
-        name, type_, type_.scalar, desc.format.channels, access, "texel", shape, contiguous(shape), True, "", feed,
+        name, type_, type_.scalar, desc.format.channels, access, "texel", shape, contiguous(shape), True, "", packer,
         via=kind, texture=value.layout, fit=EXACT if type_.name == seen else CONVERTED,
     )  # fmt: skip
 
@@ -192,15 +192,15 @@ def _bind_sampler(where: str, device: DeviceCore, param: Param, value: Any) -> B
     if isinstance(value, dict):
         # Equal descriptions are one sampler, so that each call finds it again.
         made = sampler_of(where, device, value)
-        inner = SamplerFeed(made.layout)
-        feed: Any = ConvertedFeed(lambda v: sampler_of(where, device, v), inner, False)
+        inner = SamplerPacker(made.layout)
+        packer: Any = ConvertedPacker(lambda v: sampler_of(where, device, v), inner, False)
     elif isinstance(value, Sampler):
         if value.device is not device:
             raise BindError(f"{where} is on {another(value.device, device)}; the module runs on {device!r}.")
-        feed = SamplerFeed(value.layout)
+        packer = SamplerPacker(value.layout)
     else:
         raise BindError(
             f"{where} is {in_words(value)}; '{param.type.name}' takes a Sampler, as device.create_sampler() makes, "
             "or a dict of its parameters."
         )
-    return Bound(param.name, param.type, "uint64_t", 1, "in", "handle", (), (), True, "", feed)
+    return Bound(param.name, param.type, "uint64_t", 1, "in", "handle", (), (), True, "", packer)

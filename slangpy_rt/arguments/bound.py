@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.arguments.computed import Generator
-from slangpy_rt.arguments.feed import Feed
-from slangpy_rt.arguments.nested_feeds import ConvertedFeed, GradientFeed, PartsFeed
+from slangpy_rt.arguments.nested_packers import ConvertedPacker, GradientPacker, PartsPacker
+from slangpy_rt.arguments.packer import Packer
 from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.types import SlangType
@@ -80,7 +80,7 @@ class Bound:
     strides: Shape
     aligned: bool
     host: str
-    feed: Feed
+    packer: Packer
     fit: int = EXACT
     mapped: tuple[int, ...] | None = None
     struct: SlangType | None = None
@@ -120,11 +120,11 @@ class Bound:
         return self._leaves if self.mode == "parts" else (self, *self.gradients)
 
     @property
-    def whole_feed(self) -> Feed:
-        """The feed of the argument and of its gradients."""
+    def whole_packer(self) -> Packer:
+        """The packer of the argument and of its gradients."""
         if self.mode == "parts":
-            return _with_gradients(self.feed, self) if len(self._leaves) > len(self._places) else self.feed
-        return _with_gradients(self.feed, self) if self.gradients else self.feed
+            return _with_gradients(self.packer, self) if len(self._leaves) > len(self._places) else self.packer
+        return _with_gradients(self.packer, self) if self.gradients else self.packer
 
     @property
     def cost(self) -> tuple[int, int, int]:
@@ -160,14 +160,14 @@ def number_fit(value: Any, target: np.dtype[Any]) -> tuple[int, int]:
 _PYTHON = {"b": np.dtype("?"), "i": np.dtype("i4"), "u": np.dtype("u4"), "f": np.dtype("f4")}
 
 
-def _with_gradients(feed: Feed, bound: Bound) -> Feed:
+def _with_gradients(packer: Packer, bound: Bound) -> Packer:
     if bound.gradients:
-        return GradientFeed(feed, *[g.feed for g in bound.gradients])
-    if isinstance(feed, ConvertedFeed):
-        return ConvertedFeed(feed.convert, _with_gradients(feed.inner, bound), feed.written)
-    if isinstance(feed, PartsFeed):
-        return PartsFeed(feed.parts, [part.whole_feed for _, part in bound.parts])
-    return feed
+        return GradientPacker(packer, *[g.packer for g in bound.gradients])
+    if isinstance(packer, ConvertedPacker):
+        return ConvertedPacker(packer.convert, _with_gradients(packer.inner, bound), packer.written)
+    if isinstance(packer, PartsPacker):
+        return PartsPacker(packer.parts, [part.whole_packer for _, part in bound.parts])
+    return packer
 
 
 def result_kind(bound: Sequence[Bound]) -> str:

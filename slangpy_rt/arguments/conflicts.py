@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slangpy_rt.arguments.bound import Bound
-from slangpy_rt.arguments.device_feeds import FieldFeed
-from slangpy_rt.arguments.feed import Feed, Region
-from slangpy_rt.arguments.nested_feeds import ConvertedFeed
+from slangpy_rt.arguments.device_packers import FieldPacker
+from slangpy_rt.arguments.nested_packers import ConvertedPacker
+from slangpy_rt.arguments.packer import Packer, Region
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer, Dispatch
@@ -218,7 +218,7 @@ def written_in_place(
     every, made
         As for ``conflicts_of``.
     """
-    brings = any(leaf.feed.brings for b in every if b is not made for leaf in b.leaves)
+    brings = any(leaf.packer.brings for b in every if b is not made for leaf in b.leaves)
     if not brings or "zero_copy" not in device.caps.features:
         return ()
     used = [one for one in _used_in_place(every, made, derivative) if one[3]]
@@ -259,10 +259,10 @@ def _used_in_place(every: Sequence[Bound], made: Bound | None, derivative: str) 
     for b in every:
         for leaf in b.places:
             for p in (leaf, *leaf.gradients):
-                if p.feed.buffers and not p.feed.private and b is not made:
+                if p.packer.buffers and not p.packer.private and b is not made:
                     used.append((p, entry, buffer, writes_to(p, derivative, p is leaf)))
                 entry += entries(p)
-                buffer += p.feed.buffers
+                buffer += p.packer.buffers
     return used
 
 
@@ -274,14 +274,14 @@ def _place(shape: Shape, leaf: Bound, entry: int, buffer: int, writes: bool) -> 
     return Place(
         leaf.name, walk_of(leaf, shape), leaf.shape + leaf.view[0],
         tuple([s * unit for s in leaf.strides + leaf.view[1]]), entry, buffer, writes, leaf.access == "accumulate",
-        leaf.mode == "tensor", leaf.own, _offset(leaf.feed),
+        leaf.mode == "tensor", leaf.own, _offset(leaf.packer),
     )  # fmt: skip
 
 
-def _offset(feed: Feed) -> int:
-    while isinstance(feed, ConvertedFeed):
-        feed = feed.inner
-    return feed.offset if isinstance(feed, FieldFeed) else 0
+def _offset(packer: Packer) -> int:
+    while isinstance(packer, ConvertedPacker):
+        packer = packer.inner
+    return packer.offset if isinstance(packer, FieldPacker) else 0
 
 
 def clash_of(regions: Sequence[Region], alone: bool) -> tuple[int, int] | None:

@@ -14,10 +14,10 @@ import numpy as np
 
 from slangpy_rt.arguments.bind_array import stored_as
 from slangpy_rt.arguments.bound import Bound
-from slangpy_rt.arguments.device_feeds import FieldFeed
-from slangpy_rt.arguments.nested_feeds import ConvertedFeed, PartsFeed
+from slangpy_rt.arguments.device_packers import FieldPacker
+from slangpy_rt.arguments.nested_packers import ConvertedPacker, PartsPacker
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.arguments.value_feeds import NoFeed
+from slangpy_rt.arguments.value_packers import NoPacker
 from slangpy_rt.arguments.wrapped import optional_item, tuple_items
 from slangpy_rt.core.dtypes import NUMPY_OF, storage
 from slangpy_rt.core.types import SlangType, StructInfo
@@ -54,7 +54,7 @@ def active_fields(scope: Scope, type_: SlangType) -> set[str] | None:
 def unused(bound: Bound) -> Bound:
     """Return an argument that the derivative gets a place for, and that nobody reads."""
     return replace(
-        bound, mode="unused", access="out", shape=(), strides=(), feed=NoFeed(), struct=None, parts=(), host=""
+        bound, mode="unused", access="out", shape=(), strides=(), packer=NoPacker(), struct=None, parts=(), host=""
     )
 
 
@@ -86,16 +86,16 @@ def _fields(bound: Bound, type_: SlangType, dtype: np.dtype[Any], dims: tuple[in
         unit = NUMPY_OF[stored.scalar].itemsize
         return replace(
             bound, type=type_, scalar=stored.scalar, count=stored.count, aligned=False, struct=None,
-            strides=tuple(s // unit for s in bound.strides), feed=FieldFeed(offset),
+            strides=tuple(s // unit for s in bound.strides), packer=FieldPacker(offset),
         )  # fmt: skip
-    feeds = [p.feed for _, p in parts]
+    packers = [p.packer for _, p in parts]
     n = len(parts)
     return replace(
         bound, type=type_, mode="parts", shape=(), strides=(), scalar="", count=0, struct=None, parts=tuple(parts),
-        feed=PartsFeed(lambda v: (v,) * n, feeds),
+        packer=PartsPacker(lambda v: (v,) * n, packers),
     )  # fmt: skip
 
 
 def gradient_found(find: Callable[[Any], Any], gradient: Bound | None) -> Bound | None:
-    """Return a gradient whose feed takes the argument's value and finds the gradient's array in it."""
-    return gradient and replace(gradient, feed=ConvertedFeed(find, gradient.feed, False))
+    """Return a gradient whose packer takes the argument's value and finds the gradient's array in it."""
+    return gradient and replace(gradient, packer=ConvertedPacker(find, gradient.packer, False))

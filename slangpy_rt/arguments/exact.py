@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.accumulation import EXACT_WORDS, adding, spacing
 from slangpy_rt.arguments.bound import Bound
-from slangpy_rt.arguments.feed import Feed
+from slangpy_rt.arguments.packer import Packer
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer
@@ -30,13 +30,13 @@ FOLDS = "_spy_folds.slang"
 _BITS = {"half": "uint16_t", "float": "uint", "double": "uint64_t"}
 
 
-class ExactFeed(Feed):
+class ExactPacker(Packer):
     """Passes zeroed sums in place of a gradient, and adds them to the gradient after the kernel.
 
     Parameters
     ----------
-    inner : Feed
-        The gradient's feed.
+    inner : Packer
+        The gradient's packer.
     shape, strides : tuple of int
         Shape and strides of the gradient's scalars; strides in scalars.
     """
@@ -46,7 +46,7 @@ class ExactFeed(Feed):
     returns = True
     lasting = False
 
-    def __init__(self, device: DeviceCore, inner: Feed, scalar: str, shape: Shape, strides: Shape) -> None:
+    def __init__(self, device: DeviceCore, inner: Packer, scalar: str, shape: Shape, strides: Shape) -> None:
         self._device = device
         self._inner = inner.partial()
         self._scalar = scalar
@@ -111,8 +111,8 @@ def exactly(where: str, device: DeviceCore, bound: Bound, shape: Shape, aliased:
             "and a deterministic device adds exact sums to places of their own; give the argument a gradient "
             "without overlaps."
         )
-    feed = ExactFeed(device, g.feed, g.scalar, whole, kept)
+    packer = ExactPacker(device, g.packer, g.scalar, whole, kept)
     exact = replace(
-        g, strides=spaced[:rank], view=(inner, spaced[rank : rank + len(inner)]), aligned=False, feed=feed
+        g, strides=spaced[:rank], view=(inner, spaced[rank : rank + len(inner)]), aligned=False, packer=packer
     )
     return replace(bound, grad_out=exact)

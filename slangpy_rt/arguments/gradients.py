@@ -27,12 +27,12 @@ from slangpy_rt.arguments.differentials import (
     gradient_found,
     unused,
 )
-from slangpy_rt.arguments.host_feeds import RefFeed
+from slangpy_rt.arguments.host_packers import RefPacker
 from slangpy_rt.arguments.mapping import Map
-from slangpy_rt.arguments.nested_feeds import ConvertedFeed, PartsFeed
+from slangpy_rt.arguments.nested_packers import ConvertedPacker, PartsPacker
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.seeds import seed_of
-from slangpy_rt.arguments.value_feeds import ValueFeed
+from slangpy_rt.arguments.value_packers import ValuePacker
 from slangpy_rt.arguments.whole_gradients import whole
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -105,14 +105,15 @@ def _walk(
     where: str, scope: Scope, type_: SlangType, bound: Bound, value: Any, active: bool, derivative: str
 ) -> Bound:
     """Return an argument with gradients at every place that is differentiated."""
-    feed = bound.feed
-    if isinstance(feed, ConvertedFeed) and not isinstance(value, DiffPair):
-        inner = _walk(where, scope, type_, replace(bound, feed=feed.inner), feed.convert(value), active, derivative)
-        return _found_by(feed.convert, inner)
-    if bound.mode == "parts" and isinstance(feed, PartsFeed):
+    packer = bound.packer
+    if isinstance(packer, ConvertedPacker) and not isinstance(value, DiffPair):
+        part = replace(bound, packer=packer.inner)
+        inner = _walk(where, scope, type_, part, packer.convert(value), active, derivative)
+        return _found_by(packer.convert, inner)
+    if bound.mode == "parts" and isinstance(packer, PartsPacker):
         inside = active_fields(scope, type_) if active else None
         parts = []
-        for (place, part), item in zip(bound.parts, feed.parts(value), strict=True):
+        for (place, part), item in zip(bound.parts, packer.parts(value), strict=True):
             name = place.strip(".")
             live = active and (inside is None or name in inside) and differentiates(scope, scope.struct(part.type))
             at = f"{where[:-1]}{place}'" if where.endswith("'") else f"{where}{place}"
@@ -172,7 +173,7 @@ def _found_by(convert: Callable[[Any], Any], bound: Bound) -> Bound:
     """Apply ``convert`` to a value before this argument and its gradients are read from it."""
     grads = [gradient_found(convert, g) for g in (bound.grad_in, bound.grad_out)]
     return replace(
-        bound, feed=ConvertedFeed(convert, bound.feed, False), grad_in=grads[0], grad_out=grads[1]
+        bound, packer=ConvertedPacker(convert, bound.packer, False), grad_in=grads[0], grad_out=grads[1]
     )  # fmt: skip
 
 
@@ -199,11 +200,12 @@ def _cell(where: str, scope: Scope, bound: Bound, value: DiffPair, derivative: s
     if value.grad is not None:
         as_element(f"{where}: gradient", bound.type, value.grad)
     if reads:
-        number = ConvertedFeed(attrgetter("grad"), ValueFeed(f"{where}: gradient", bound.type, bound.scalar), False)
-        into = replace(plain, name=f"{bound.name}.grad_in", mode="value", access="in", feed=number)
+        packed = ValuePacker(f"{where}: gradient", bound.type, bound.scalar)
+        number = ConvertedPacker(attrgetter("grad"), packed, False)
+        into = replace(plain, name=f"{bound.name}.grad_in", mode="value", access="in", packer=number)
     if derivative == "backward" or bound.access != "in":
         adds = derivative == "backward" and not reads
         access = "accumulate" if adds else "out"
-        cell = RefFeed(f"{where}: gradient", scope.device, bound.type, access, "grad")
-        out = replace(plain, name=f"{bound.name}.grad_out", mode="array", access=access, feed=cell)
+        cell = RefPacker(f"{where}: gradient", scope.device, bound.type, access, "grad")
+        out = replace(plain, name=f"{bound.name}.grad_out", mode="array", access=access, packer=cell)
     return replace(bound, grad_in=into, grad_out=out)

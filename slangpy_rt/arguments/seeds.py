@@ -11,7 +11,7 @@ from slangpy_rt.arguments.bind import bind
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.differentials import GRAD_IN, active_fields, apart, differentiates, unused
 from slangpy_rt.arguments.mapping import Map
-from slangpy_rt.arguments.nested_feeds import ConvertedFeed, PartsFeed
+from slangpy_rt.arguments.nested_packers import ConvertedPacker, PartsPacker
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.wrapped import optional_item, tuple_items
 from slangpy_rt.arrays.differentiable import DiffPair
@@ -55,7 +55,7 @@ def seed_of(where: str, scope: Scope, param: Param, type_: SlangType, value: Any
     bound = bind(where, scope, Param(f"{param.name}.grad_in", type_), seed(value), how)
     seeds = _as_seeds(scope, bound, type_)
     find = GRAD_IN if isinstance(value, NDBuffer) else seed
-    return replace(seeds, feed=ConvertedFeed(find, seeds.feed, False))
+    return replace(seeds, packer=ConvertedPacker(find, seeds.packer, False))
 
 
 def _gradients_in(where: str, scope: Scope, type_: SlangType, value: Any) -> Any:
@@ -106,8 +106,7 @@ def _as_seeds(scope: Scope, bound: Bound, type_: SlangType) -> Bound:
             live = inside is None or place.strip(".") in inside
             inner = scope.struct(part.type)
             parts.append((place, _as_seeds(scope, part, inner) if live else unused(part)))
-        assert isinstance(bound.feed, PartsFeed)
-        return replace(
-            bound, parts=tuple(parts), access="seed", feed=PartsFeed(bound.feed.parts, [p.feed for _, p in parts])
-        )
+        assert isinstance(bound.packer, PartsPacker)
+        packer = PartsPacker(bound.packer.parts, [p.packer for _, p in parts])
+        return replace(bound, parts=tuple(parts), access="seed", packer=packer)
     return replace(bound, access="seed") if differentiates(scope, type_) else unused(bound)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slangpy_rt.arguments.bound import Bound
-from slangpy_rt.arguments.texture_feeds import TextureFeed
+from slangpy_rt.arguments.texture_packers import TexturePacker
 from slangpy_rt.core.shapes import Shape
 
 
 def keep_apart(title: str, every: Sequence[Bound], rank: int) -> None:
-    """Let the feeds of a call's textures refuse those that may be in conflict.
+    """Let the packers of a call's textures refuse those that may be in conflict.
 
     Parameters
     ----------
@@ -29,12 +29,12 @@ def keep_apart(title: str, every: Sequence[Bound], rank: int) -> None:
     at = 0
     for b in every:
         for leaf in b.leaves:
-            if isinstance(leaf.feed, TextureFeed):
+            if isinstance(leaf.packer, TexturePacker):
                 found = [(place, other.name) for place, other in seen if _clash(leaf, other, rank)]
                 if found:
-                    leaf.feed.refuse(f"{title}: '{leaf.name}'", found)
+                    leaf.packer.refuse(f"{title}: '{leaf.name}'", found)
                 seen.append((at, leaf))
-            at += leaf.feed.buffers
+            at += leaf.packer.buffers
 
 
 def _clash(a: Bound, b: Bound, rank: int) -> bool:

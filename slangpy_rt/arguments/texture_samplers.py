@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slangpy_rt.arguments.bound import Bound
-from slangpy_rt.arguments.nested_feeds import ConvertedFeed
-from slangpy_rt.arguments.texture_feeds import SamplerFeed, TextureFeed
+from slangpy_rt.arguments.nested_packers import ConvertedPacker
+from slangpy_rt.arguments.texture_packers import SamplerPacker, TexturePacker
 from slangpy_rt.backends.base import Backend
 from slangpy_rt.backends.images import Images, SamplerDesc
 from slangpy_rt.core.errors import BindError, UnsupportedError
@@ -39,13 +39,13 @@ def pair_samplers(title: str, backend: Backend, every: Sequence[Bound]) -> None:
     alone = given[0][1] if len({desc for _, desc in given}) == 1 else None
     used: set[SamplerDesc] = set()
     for leaf in leaves:
-        if not isinstance(leaf.feed, TextureFeed) or leaf.mode != "handle" or leaf.texture is None:
+        if not isinstance(leaf.packer, TexturePacker) or leaf.mode != "handle" or leaf.texture is None:
             continue
         if leaf.access != "in":
             continue
         found = leaf.texture.sampler or alone
         if found is not None:
-            leaf.feed.pair(found)
+            leaf.packer.pair(found)
             used.add(found)
     for leaf, desc in given:
         if desc not in used:
@@ -70,8 +70,8 @@ def refuse_blending(title: str, every: Sequence[Bound]) -> None:
     if not read or any(leaf.texture.desc.format.filters for leaf in read if leaf.texture is not None):
         return
     for leaf in leaves:
-        feed = _feed_of(leaf)
-        if feed is not None and feed.blends:
+        packer = _packer_of(leaf)
+        if packer is not None and packer.blends:
             raise BindError(
                 f"{title}: argument '{leaf.name}' is a sampler that blends, and the texels of '{read[0].name}' are "
                 "whole numbers, of which there are no means; pass filter='nearest' and mip='nearest'."
@@ -79,10 +79,10 @@ def refuse_blending(title: str, every: Sequence[Bound]) -> None:
 
 
 def _sampler_of(leaf: Bound) -> SamplerDesc | None:
-    feed = _feed_of(leaf)
-    return None if feed is None else feed.desc
+    packer = _packer_of(leaf)
+    return None if packer is None else packer.desc
 
 
-def _feed_of(leaf: Bound) -> SamplerFeed | None:
-    feed = leaf.feed.inner if isinstance(leaf.feed, ConvertedFeed) else leaf.feed
-    return feed if isinstance(feed, SamplerFeed) else None
+def _packer_of(leaf: Bound) -> SamplerPacker | None:
+    packer = leaf.packer.inner if isinstance(leaf.packer, ConvertedPacker) else leaf.packer
+    return packer if isinstance(packer, SamplerPacker) else None

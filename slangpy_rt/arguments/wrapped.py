@@ -12,7 +12,7 @@ from typing import Any
 
 from slangpy_rt.arguments.bound import Bound, result_kind
 from slangpy_rt.arguments.mapping import Map
-from slangpy_rt.arguments.nested_feeds import PartsFeed
+from slangpy_rt.arguments.nested_packers import PartsPacker
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.types import Param, SlangType
@@ -100,9 +100,9 @@ def bind_wrapped(
 def tuple_of(name: str, type_: SlangType, access: str, parts: tuple[tuple[str, Bound], ...]) -> Bound:
     """Return an argument or a result that is put together from parts in their order."""
     every = [part for _, part in parts]
-    feed = PartsFeed(_itself, [part.feed for part in every])
+    packer = PartsPacker(_itself, [part.packer for part in every])
     return Bound(
-        name, type_, "", 0, access, "parts", (), (), True, result_kind(every), feed, parts=parts,
+        name, type_, "", 0, access, "parts", (), (), True, result_kind(every), packer, parts=parts,
         implied=sum(part.implied for part in every),
     )  # fmt: skip
 
@@ -117,12 +117,12 @@ def _bind_optional(
             "write a value and a bool."
         )
     if value is None:
-        feed = PartsFeed(_nothing, ())
-        return Bound(param.name, type_, "", 0, "in", "parts", (), (), True, "", feed, initial=True)
+        packer = PartsPacker(_nothing, ())
+        return Bound(param.name, type_, "", 0, "in", "parts", (), (), True, "", packer, initial=True)
     inner = bind(where, scope, replace(param, type=item), value, how)
     # An overload that takes the item itself fits better.
     return Bound(
-        param.name, type_, "", 0, "in", "parts", (), (), True, inner.host, PartsFeed(_alone, [inner.feed]),
+        param.name, type_, "", 0, "in", "parts", (), (), True, inner.host, PartsPacker(_alone, [inner.packer]),
         parts=(("", inner),), implied=inner.implied + 1,
     )  # fmt: skip
 

@@ -18,13 +18,13 @@ from slangpy_rt.arguments.bind import bind_result
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.conflicts import Place, conflicts_of, walk_of, writes_to, written_in_place
 from slangpy_rt.arguments.exact import exactly
-from slangpy_rt.arguments.feed import Feed
 from slangpy_rt.arguments.gradients import assigned, tangent_of
 from slangpy_rt.arguments.options import NO_OPTIONS, Options
+from slangpy_rt.arguments.packer import Packer
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.seeds import bind_seed
 from slangpy_rt.arguments.texture_conflicts import keep_apart
-from slangpy_rt.arguments.texture_feeds import TextureFeed
+from slangpy_rt.arguments.texture_packers import TexturePacker
 from slangpy_rt.arguments.texture_samplers import pair_samplers, refuse_blending
 from slangpy_rt.backends.base import Kernel
 from slangpy_rt.calls.array_call import ArrayCall
@@ -208,7 +208,7 @@ def _finish(
     refuse_blending(description.spec.title, every)
     pair_samplers(description.spec.title, device.backend, every)
     keep_apart(description.spec.title, every, len(description.shape))
-    written = tuple([_is_written(b, options.derivative) for b in leaves if b.feed.buffers])
+    written = tuple([_is_written(b, options.derivative) for b in leaves if b.packer.buffers])
     key = description.spec, written, options.conformances, count > 0
     cache = scope.ready
     ready: _Ready | None = cache.get(key)
@@ -230,28 +230,28 @@ def _finish(
         wait = "zero_copy" in device.caps.features
         launcher = Launcher(device.diagnostics, spec.title, checked, wait)
     prefix = ready.prefix(*[n for name in ready.fixed for n in description.fixed[name]])
-    feeds = tuple([b.whole_feed for b in every])
-    found = _kind_of_call(feeds, order, outcome) if ready.kernel is not None and launcher is None else PreparedCall
+    packers = tuple([b.whole_packer for b in every])
+    found = _kind_of_call(packers, order, outcome) if ready.kernel is not None and launcher is None else PreparedCall
     return found(
-        device, spec, ready.text, every, feeds, description.shape, ready.kernel, description.groups, prefix, pack,
+        device, spec, ready.text, every, packers, description.shape, ready.kernel, description.groups, prefix, pack,
         order, outcome, launcher, conflicts, in_place,
     )  # fmt: skip
 
 
-def _kind_of_call(feeds: tuple[Feed, ...], order: tuple[int, ...], outcome: Result) -> type[PreparedCall]:
-    """Return the class of prepared calls that launches in the fewest steps with these feeds."""
+def _kind_of_call(packers: tuple[Packer, ...], order: tuple[int, ...], outcome: Result) -> type[PreparedCall]:
+    """Return the class of prepared calls that launches in the fewest steps with these packers."""
     straight = is_straight(order, outcome)
-    if straight and feeds and feeds[0].call is not None and len({feed.call for feed in feeds}) == 1:
-        found: type[PreparedCall] = feeds[0].call
+    if straight and packers and packers[0].call is not None and len({packer.call for packer in packers}) == 1:
+        found: type[PreparedCall] = packers[0].call
         return found
-    if straight and outcome.unwrap is to_python and fits(feeds, outcome):
+    if straight and outcome.unwrap is to_python and fits(packers, outcome):
         return NumberCall
-    if straight and outcome.unwrap is None and TextureFeed in map(type, feeds) and fits_textures(feeds):
+    if straight and outcome.unwrap is None and TexturePacker in map(type, packers) and fits_textures(packers):
         return TextureCall
-    if any(feed.finds is None for feed in feeds):
+    if any(packer.finds is None for packer in packers):
         return PreparedCall
     made = outcome.make is None or outcome.layout is not None
-    if straight and made and outcome.unwrap is None and all(feed.finds == (None,) for feed in feeds):
+    if straight and made and outcome.unwrap is None and all(packer.finds == (None,) for packer in packers):
         return ArrayCall
     return FoundArrayCall
 
@@ -276,7 +276,7 @@ def _make_ready(scope: Scope, asked: CallSpec, written: tuple[bool, ...], some: 
         )
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
         kernel = device.kernels.get(scope.source, text, spec.title, info, block, options.conformances)
-    fixed, prefix, pack = packers(fields)
+    fixed, prefix, pack = block_packers(fields)
     return _Ready(spec, reports, text, fields, kernel, pack, fixed, prefix)
 
 
@@ -318,7 +318,7 @@ def _checked(
     return tuple(out)
 
 
-def packers(fields: Sequence[BlockField]) -> tuple[tuple[str, ...], Callable[..., bytes], Callable[..., bytes]]:
+def block_packers(fields: Sequence[BlockField]) -> tuple[tuple[str, ...], Callable[..., bytes], Callable[..., bytes]]:
     """Return the names of values that follow from shapes, the function that packs them, and that for all others."""
     fixed, moving = [f for f in fields if f.fixed], [f for f in fields if not f.fixed]
     begin = moving[0].offset if moving else 0

@@ -23,7 +23,7 @@ class FoundArrayCall(ArrayCall):
         # For each array the index of a value, -1 for the result, and the function that finds the array in that value,
         # or None if the value is the array.
         self._finds = tuple(
-            [(k, find) for k, feed in zip((*self.order, -1), self.feeds, strict=False) for find in feed.finds or ()]
+            [(k, find) for k, p in zip((*self.order, -1), self.packers, strict=False) for find in p.finds or ()]
         )
 
     def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from slangpy_rt.arguments.feed import Feed
-from slangpy_rt.arguments.host_feeds import HostCopyFeed
+from slangpy_rt.arguments.host_packers import HostCopyPacker
+from slangpy_rt.arguments.packer import Packer
 from slangpy_rt.backends.base import SharedBuffer
 from slangpy_rt.calls.prepared import PreparedCall
 from slangpy_rt.calls.result import Result
@@ -72,9 +72,9 @@ class NumberCall(PreparedCall):
         return number
 
 
-def fits(feeds: Sequence[Feed], outcome: Result) -> bool:
+def fits(packers: Sequence[Packer], outcome: Result) -> bool:
     """Tell whether a call that returns a value of Python's is one on numbers alone that returns a number."""
-    if type(feeds[-1]) is not HostCopyFeed or not all(feed.number for feed in feeds[:-1]):
+    if type(packers[-1]) is not HostCopyPacker or not all(packer.number for packer in packers[:-1]):
         return False
     sample = outcome.make() if outcome.make is not None else None
     return sample is not None and sample.shape == () and sample.dtype.str[1:] in _CODES

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.conflicts import Conflicts, Place, clash_in_place, clash_of, clashing
-from slangpy_rt.arguments.feed import Feed, Region
 from slangpy_rt.arguments.kept import kept
+from slangpy_rt.arguments.packer import Packer, Region
 from slangpy_rt.backends.base import Buffer, Dispatch, Kernel, SharedBuffer
 from slangpy_rt.calls.result import Result
 from slangpy_rt.core.errors import BindError
@@ -55,10 +55,10 @@ class PreparedCall:
     kernel, groups, prefix : Kernel or None, tuple of int, bytes
         What is launched, over how many thread groups, and the constant beginning of the argument block; no kernel for
         a call without elements.
-    feeds, order : tuple of Feed, tuple of int
-        For each argument of the kernel its feed, and the index of its value; the feed of a result is the last.
+    packers, order : tuple of Packer, tuple of int
+        For each argument of the kernel its packer, and the index of its value; the packer of a result is the last.
     pack : callable
-        Packs the entries that the feeds give into the rest of the argument block.
+        Packs the entries that the packers give into the rest of the argument block.
     make, into : callable or None, bool
         Makes a new result; whether the last value is the array to write the result to.
     find_stream, where : callable or None, int
@@ -68,9 +68,34 @@ class PreparedCall:
     """
 
     __slots__ = (
-        "_alloc", "_brought", "_finishes", "_in_place", "_known_alone", "_others", "_result", "_straight",
-        "_unwrap", "_waits", "bound", "conflicts", "device", "feeds", "find_stream", "groups", "guards",
-        "into", "kernel", "launcher", "make", "order", "pack", "prefix", "shape", "spec", "text", "where",
+        "_alloc",
+        "_brought",
+        "_finishes",
+        "_in_place",
+        "_known_alone",
+        "_others",
+        "_result",
+        "_straight",
+        "_unwrap",
+        "_waits",
+        "bound",
+        "conflicts",
+        "device",
+        "find_stream",
+        "groups",
+        "guards",
+        "into",
+        "kernel",
+        "launcher",
+        "make",
+        "order",
+        "pack",
+        "packers",
+        "prefix",
+        "shape",
+        "spec",
+        "text",
+        "where",
     )  # fmt: skip
 
     def __init__(
@@ -79,7 +104,7 @@ class PreparedCall:
         spec: CallSpec,
         text: str,
         bound: tuple[Bound, ...],
-        feeds: tuple[Feed, ...],
+        packers: tuple[Packer, ...],
         shape: Shape,
         kernel: Kernel | None,
         groups: tuple[int, int, int],
@@ -101,30 +126,30 @@ class PreparedCall:
         self.prefix = prefix
         self.pack = pack
         self.order = order
-        self.feeds = feeds
-        # Whether values are in the order of their feeds, a new result excepted.
+        self.packers = packers
+        # Whether values are in the order of their packers, a new result excepted.
         self._straight = is_straight(order, result)
         self.conflicts = conflicts
-        # Host memory that the kernel writes in place, if feeds write other host memory after the kernel.
+        # Host memory that the kernel writes in place, if packers write other host memory after the kernel.
         self._in_place = in_place
         # Functions that find another library's stream in a value, and the index of that value; -1 is the result.
         streams: dict[Callable[[Any], int], int] = {}
-        for k, feed in zip((*order, -1), self.feeds, strict=False):
-            for find in feed.streams:
+        for k, packer in zip((*order, -1), self.packers, strict=False):
+            for find in packer.streams:
                 streams.setdefault(find, k)
         found = [(k, find) for find, k in streams.items()]
         self.where = found[0][0] if found else 0
         self.find_stream = found[0][1] if found else None
         self._others = tuple(found[1:])
-        ends = list(accumulate(feed.buffers for feed in self.feeds))
+        ends = list(accumulate(packer.buffers for packer in self.packers))
         self._finishes = tuple(
-            (k, feed, ends[k] - feed.buffers, ends[k]) for k, feed in enumerate(self.feeds) if feed.returns
+            (k, packer, ends[k] - packer.buffers, ends[k]) for k, packer in enumerate(self.packers) if packer.returns
         )
         # ``bring_back`` reads memory shared with the host, which needs a wait for the kernel.
-        self._waits = any(feed.waits for feed in feeds)
-        # Feeds that write to host memory after the kernel, except that of a new result.
-        given = self.feeds if result.into or result.bound is None else self.feeds[:-1]
-        self._brought = tuple((k, feed) for k, feed in zip((*order, -1), given, strict=False) if feed.brings)
+        self._waits = any(packer.waits for packer in packers)
+        # Packers that write to host memory after the kernel, except that of a new result.
+        given = self.packers if result.into or result.bound is None else self.packers[:-1]
+        self._brought = tuple((k, packer) for k, packer in zip((*order, -1), given, strict=False) if packer.brings)
         self._known_alone = False
         self.into = result.into
         # In the object, not in its class, where Python 3.11 looks it up 20 ns more slowly.
@@ -160,8 +185,8 @@ class PreparedCall:
                 values = (*values, out)
             block: list[Any] = []
             buffers: list[Buffer] = []
-            for feed, value in zip(self.feeds, values, strict=False):
-                feed.pack(value, block, buffers)
+            for packer, value in zip(self.packers, values, strict=False):
+                packer.pack(value, block, buffers)
             if self._in_place:
                 self._check_in_place(brought, block)
             if self.conflicts is not None:
@@ -181,8 +206,8 @@ class PreparedCall:
                     if isinstance(buffer, SharedBuffer):
                         self._wait()
                         break
-                for k, feed, first, end in self._finishes:
-                    feed.bring_back(values[k], buffers[first:end])
+                for k, packer, first, end in self._finishes:
+                    packer.bring_back(values[k], buffers[first:end])
         return self._unwrap(out) if self._unwrap is not None else out
 
     def run_on(self, stream: Stream, values: tuple[Any, ...]) -> Any:
@@ -241,9 +266,9 @@ class PreparedCall:
         BindError
             If an argument has to be moved at each call.
         """
-        for b, feed in zip(self.bound, self.feeds, strict=True):
-            if not feed.lasting:
-                name = next((leaf.name for leaf in b.leaves if not leaf.feed.lasting), b.name)
+        for b, packer in zip(self.bound, self.packers, strict=True):
+            if not packer.lasting:
+                name = next((leaf.name for leaf in b.leaves if not leaf.packer.lasting), b.name)
                 raise BindError(
                     f"{self.spec.title}: a command list does not take '{name}': nothing would move it when the list "
                     "runs. Use a Tensor or an NDBuffer; of a deterministic device, bwds has to be called by itself."
@@ -257,8 +282,8 @@ class PreparedCall:
             values = (*values, out)
         items: list[Any] = []
         buffers: list[Buffer] = []
-        for feed, value in zip(self.feeds, values, strict=False):
-            feed.pack(value, items, buffers)
+        for packer, value in zip(self.packers, values, strict=False):
+            packer.pack(value, items, buffers)
         found = self.conflicts.found(items) if self.conflicts is not None else []
         copies = self.conflicts.copies(found, items, buffers) if self.conflicts is not None and found else []
         every = self.launcher.with_buffer(buffers) if self.launcher is not None else tuple(buffers)
@@ -277,7 +302,7 @@ class PreparedCall:
     @property
     def returns_host_data(self) -> bool:
         """Whether the result it makes is a number or a NumPy array."""
-        return self.make is not None and not self.feeds[-1].lasting
+        return self.make is not None and not self.packers[-1].lasting
 
     def adds_to_gradients_of(self, place: int) -> bool:
         """Return whether gradients are added to the value at a place; False if each of them is written.
@@ -296,28 +321,28 @@ class PreparedCall:
 
     def addresses(self, values: tuple[Any, ...]) -> list[Any] | None:
         """Return the block's entries for these arguments; None if data has to be moved or nothing is launched."""
-        if self.kernel is None or self.launcher is not None or not all(feed.lasting for feed in self.feeds):
+        if self.kernel is None or self.launcher is not None or not all(packer.lasting for packer in self.packers):
             return None
         block: list[Any] = []
-        for k, feed in zip((*self.order, -1), self.feeds, strict=False):
-            feed.pack(values[k], block, [])
+        for k, packer in zip((*self.order, -1), self.packers, strict=False):
+            packer.pack(values[k], block, [])
         return block
 
-    def packing(self) -> tuple[Callable[..., None], tuple[tuple[int, Feed], ...]] | None:
+    def packing(self) -> tuple[Callable[..., None], tuple[tuple[int, Packer], ...]] | None:
         """Return what a caller that packs the values itself needs; None if the call does more than to launch.
 
         Returns
         -------
         callable
             Takes a function like ``Queue.launch``, the argument block's entries and the buffers, and launches.
-        tuple of (int, Feed)
-            What packs them, in order: for each feed the index of its value, -1 for the result.
+        tuple of (int, Packer)
+            What packs them, in order: for each packer the index of its value, -1 for the result.
         """
         if self.kernel is None or self.make is not None or self.find_stream is not None:
             return None
-        if self._finishes or self._in_place or self._brought or not all(feed.lasting for feed in self.feeds):
+        if self._finishes or self._in_place or self._brought or not all(packer.lasting for packer in self.packers):
             return None
-        return self._launch_packed, tuple(zip((*self.order, -1), self.feeds, strict=False))
+        return self._launch_packed, tuple(zip((*self.order, -1), self.packers, strict=False))
 
     def _launch_packed(self, launch: Callable[..., None], block: list[Any], buffers: list[Buffer]) -> None:
         if self.conflicts is not None:
@@ -369,7 +394,7 @@ class PreparedCall:
 
     def _brought_regions(self, values: tuple[Any, ...]) -> list[Region]:
         """Return the host memory that is written after the kernel; refuse regions that overlap."""
-        regions = [r for k, feed in self._brought for r in feed.regions(values[k])]
+        regions = [r for k, packer in self._brought for r in packer.regions(values[k])]
         # Shapes and strides are part of the signature: whether a region overlaps itself is checked once.
         clash = clash_of(regions, not self._known_alone)
         if clash is not None:
@@ -386,8 +411,8 @@ class PreparedCall:
             raise error
 
     def _names(self, count: int) -> list[str]:
-        """Return the names of the arguments whose feeds bring something back; those without elements do not."""
-        leaves = (leaf for b in self.bound for leaf in b.leaves if leaf.feed.brings and 0 not in leaf.shape)
+        """Return the names of the arguments whose packers bring something back; those without elements do not."""
+        leaves = (leaf for b in self.bound for leaf in b.leaves if leaf.packer.brings and 0 not in leaf.shape)
         return [leaf.name for leaf, _ in zip(leaves, range(count), strict=False)]
 
     def _refused(self, block: list[Any], error: Exception) -> BindError:

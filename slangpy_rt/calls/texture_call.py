@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from slangpy_rt.arguments.feed import Feed
-from slangpy_rt.arguments.texture_feeds import SamplerFeed, TextureFeed
+from slangpy_rt.arguments.packer import Packer
+from slangpy_rt.arguments.texture_packers import SamplerPacker, TexturePacker
 from slangpy_rt.calls.prepared import PreparedCall
 from slangpy_rt.textures.layout import use_of
 
@@ -20,9 +20,9 @@ class TextureCall(PreparedCall):
         super().__init__(*args)
         # How textures are used that are not read alone, by the address that they have as arrays do.
         read = use_of(self.device, False)
-        textures = [(k, feed.use) for k, feed in enumerate(self.feeds) if isinstance(feed, TextureFeed)]
+        textures = [(k, packer.use) for k, packer in enumerate(self.packers) if isinstance(packer, TexturePacker)]
         self._uses = tuple([(k, use) for k, use in textures if use is not read])
-        self._memory = tuple([k for k, feed in enumerate(self.feeds) if feed.buffers])
+        self._memory = tuple([k for k, packer in enumerate(self.packers) if packer.buffers])
 
     def run(self, values: tuple[Any, ...], launch: Callable[..., None] | None = None) -> Any:
         """Run the call as ``PreparedCall.run`` does."""
@@ -53,13 +53,13 @@ class TextureCall(PreparedCall):
         return out
 
 
-def fits_textures(feeds: Sequence[Feed]) -> bool:
+def fits_textures(packers: Sequence[Packer]) -> bool:
     """Tell whether all arguments of a call are textures, samplers or device arrays that a TextureCall finds."""
-    return all(_fits(feed) for feed in feeds)
+    return all(_fits(packer) for packer in packers)
 
 
-def _fits(feed: Feed) -> bool:
-    if isinstance(feed, TextureFeed):
-        return not feed.refuses
-    # A sampler that is made of a dict at each call has another feed.
-    return isinstance(feed, SamplerFeed) or feed.finds == (None,)
+def _fits(packer: Packer) -> bool:
+    if isinstance(packer, TexturePacker):
+        return not packer.refuses
+    # A sampler that is made of a dict at each call has another packer.
+    return isinstance(packer, SamplerPacker) or packer.finds == (None,)

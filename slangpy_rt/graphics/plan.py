@@ -73,7 +73,7 @@ class Packed(NamedTuple):
 
     Attributes
     ----------
-    feed : Feed
+    packer : Packer
         What packs it.
     place : int
         Its place among all values.
@@ -81,7 +81,7 @@ class Packed(NamedTuple):
         Where its entries begin and end in the block, and its buffers among the buffers.
     """
 
-    feed: Any
+    packer: Any
     place: int
     entries: tuple[int, int]
     buffers: tuple[int, int]
@@ -198,10 +198,10 @@ class Plan:
                 for entry, at, number, offset in direct.patches:
                     buffers[at], address = memory[number]
                     block[entry] = address + offset
-                for feed, place, (first, last), (low, high) in direct.packed:
+                for packer, place, (first, last), (low, high) in direct.packed:
                     entries: list[Any] = []
                     theirs: list[Any] = []
-                    feed.pack(values[place], entries, theirs)
+                    packer.pack(values[place], entries, theirs)
                     block[first:last], buffers[low:high] = entries, theirs
                 launch(self._device.launch if stream is None else stream.launch, block, buffers)
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from slangpy_rt.arguments.device_feeds import ArrayFeed
+from slangpy_rt.arguments.device_packers import ArrayPacker
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.calls.callee import Callee
 from slangpy_rt.graphics.plan import Direct, Group, New, Packed, Patch, Plan, Step
@@ -90,21 +90,21 @@ class Planner(Runner):
         packing = call.packing() if self._is_known else None
         if packing is None:
             return None
-        launch, feeds = packing
+        launch, packers = packing
         block: list[Any] = []
         buffers: list[Any] = []
         patches: list[Patch] = []
         packed: list[Packed] = []
         where = {place: key[:2] for key, place in self._arrays.items()}
         others = dicts.union(self._names.values())
-        for k, feed in feeds:
+        for k, packer in packers:
             value, place, first, low = values[k], places[k], len(block), len(buffers)
-            feed.pack(value, block, buffers)
-            if type(feed) is ArrayFeed and place in where:
+            packer.pack(value, block, buffers)
+            if type(packer) is ArrayPacker and place in where:
                 patches.append(Patch(first, low, *where[place]))
                 buffers[low] = None
             elif place in others or len(buffers) > low or isinstance(value, NDBuffer):
-                packed.append(Packed(feed, place, (first, len(block)), (low, len(buffers))))
+                packed.append(Packed(packer, place, (first, len(block)), (low, len(buffers))))
                 block[first:] = [None] * (len(block) - first)
                 buffers[low:] = [None] * (len(buffers) - low)
         return Direct(launch, block, buffers, tuple(patches), tuple(packed))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from slangpy_rt.arguments.feed import Feed, Region
+from slangpy_rt.arguments.packer import Packer, Region
 from slangpy_rt.arrays.exported import capsule
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
@@ -82,7 +82,7 @@ class Bridge:
         return lane_of(self._cuda, "Bridge", stream)
 
 
-class StagedFeed(Feed):
+class StagedPacker(Packer):
     """A tensor that is copied to the Vulkan device, and back if the kernel writes it."""
 
     buffers = 1
@@ -96,8 +96,8 @@ class StagedFeed(Feed):
         self.returns = access != "in"
         self.brings = int(self.returns)
 
-    def partial(self) -> StagedFeed:
-        """Return the feed for a tensor of which the kernel writes only a part: all of it is copied first."""
+    def partial(self) -> StagedPacker:
+        """Return the packer for a tensor of which the kernel writes only a part: all of it is copied first."""
         whole = copy.copy(self)
         whole._access = "inout"
         return whole

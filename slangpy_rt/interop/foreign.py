@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.adapter import Adapter
-from slangpy_rt.arguments.feed import Feed
+from slangpy_rt.arguments.packer import Packer
 from slangpy_rt.arrays.dlpack import LEGACY
 from slangpy_rt.arrays.imported import (
     HOST,
@@ -95,8 +95,8 @@ class ForeignAdapter(Adapter):
         shape = tuple(getattr(value, "shape", ()))
         return type(value), kind, index, getattr(value, "dtype", None), shape, strides and tuple(strides)
 
-    def feed(self, device: DeviceCore, value: Any, access: str) -> Feed | None:
-        """Return the feed that passes an array to the kernel; None for host memory.
+    def packer(self, device: DeviceCore, value: Any, access: str) -> Packer | None:
+        """Return the packer that passes an array to the kernel; None for host memory.
 
         Raises
         ------
@@ -108,13 +108,13 @@ class ForeignAdapter(Adapter):
         if place_of(value)[0] in HOST:
             return None
         if interface_of(value) is not None:
-            return InterfaceFeed(device)
+            return InterfacePacker(device)
         if access != "in":
             raise BindError(
                 f"{class_in_words(value)}, which names no stream that would wait for what is written; pass a "
                 "Tensor, as Tensor.from_dlpack(device, array) is one."
             )
-        return CapsuleFeed(device, memory_of(device, value))
+        return CapsulePacker(device, memory_of(device, value))
 
     def check_writable(self, value: Any) -> None:
         """Refuse an array that must not be changed; only called for arrays that a call would write to.
@@ -131,7 +131,7 @@ class ForeignAdapter(Adapter):
             )
 
 
-class InterfaceFeed(Feed):
+class InterfacePacker(Packer):
     """An array whose CUDA array interface names the stream that its library works on."""
 
     buffers = 1
@@ -139,7 +139,7 @@ class InterfaceFeed(Feed):
 
     def __init__(self, device: DeviceCore) -> None:
         self._placeholder = device.placeholder
-        # A new partial for each feed: feeds with the same function are treated as being on the same stream.
+        # A new partial for each packer: packers with the same function are treated as being on the same stream.
         self.streams = (partial(_stream_of),)
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
@@ -147,7 +147,7 @@ class InterfaceFeed(Feed):
         buffers.append(self._placeholder)
 
 
-class CapsuleFeed(Feed):
+class CapsulePacker(Packer):
     """An array for which DLPack makes the device's own queue wait for its library's work."""
 
     buffers = 1

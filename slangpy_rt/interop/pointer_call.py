@@ -15,7 +15,7 @@ from slangpy_rt.runtime.foreign_stream import foreign_stream
 class PointerCall(PreparedCall):
     """A prepared call on arrays with a ``data_ptr()``, which runs on the stream that their library works on.
 
-    All its feeds are of class ``PointerFeed``.
+    All its packers are of class ``PointerPacker``.
     """
 
     __slots__ = ("_guarded",)
@@ -62,8 +62,8 @@ class PointerCall(PreparedCall):
         returned again.
         """
         if self._guarded is None or self._guarded is failed:
-            feed: Any = self.feeds[0]
-            self._guarded = self._guarded_by(feed.alike(values), values)
+            packer: Any = self.packers[0]
+            self._guarded = self._guarded_by(packer.alike(values), values)
         return self._guarded
 
     def _guarded_by(

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from slangpy_rt.arguments.adapter import Adapter
-from slangpy_rt.arguments.feed import Feed
+from slangpy_rt.arguments.packer import Packer
 from slangpy_rt.backends.extras import ExportsMemory
-from slangpy_rt.interop.pointer_feed import PointerFeed
+from slangpy_rt.interop.pointer_packer import PointerPacker
 from slangpy_rt.interop.torch_memory import (
     alike,
     current_stream,
@@ -67,13 +67,13 @@ class TorchAdapter(Adapter):
         refuse_autograd(value)
         return placed(device, value)
 
-    def feed(self, device: DeviceCore, value: torch.Tensor, access: str) -> Feed:
-        """Return the feed that passes a tensor's memory to a kernel."""
+    def packer(self, device: DeviceCore, value: torch.Tensor, access: str) -> Packer:
+        """Return the packer that passes a tensor's memory to a kernel."""
         if value.is_cuda and isinstance(device.backend, ExportsMemory):
-            from slangpy_rt.interop.bridge import StagedFeed
+            from slangpy_rt.interop.bridge import StagedPacker
 
-            return StagedFeed(device, value, access)
-        return PointerFeed(device, current_stream(value.device.index) if value.is_cuda else None, alike)
+            return StagedPacker(device, value, access)
+        return PointerPacker(device, current_stream(value.device.index) if value.is_cuda else None, alike)
 
     def result_maker(
         self, device: DeviceCore, shape: tuple[int, ...], dtype: np.dtype[Any], kind: str

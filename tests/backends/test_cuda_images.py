@@ -13,7 +13,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.arguments.bind import bind
 from slangpy_rt.arguments.bind_texture import bind_resource
-from slangpy_rt.arguments.texture_feeds import TextureFeed
+from slangpy_rt.arguments.texture_packers import TexturePacker
 from slangpy_rt.arguments.texture_samplers import pair_samplers
 from slangpy_rt.backends.cpu.backend import CpuBackend
 from slangpy_rt.backends.cuda.backend import CudaBackend
@@ -215,8 +215,8 @@ def test_samplers_belong_to_textures(monkeypatch: pytest.MonkeyPatch) -> None:
                 for v in values
             ]
             pair_samplers("f", device.backend, every)  # type: ignore[arg-type]
-            feeds = [b.feed for b in every]  # type: ignore[attr-defined]
-            return [f.use.sampler for f in feeds if isinstance(f, TextureFeed)]
+            packers = [b.packer for b in every]  # type: ignore[attr-defined]
+            return [f.use.sampler for f in packers if isinstance(f, TexturePacker)]
 
         assert paired(texture) == [None]
         assert paired(texture, one) == [one.desc]
@@ -259,8 +259,8 @@ def test_sampled_textures_hold_their_samplers(monkeypatch: pytest.MonkeyPatch) -
         ):
             every = [bind(f"f: argument '{n}'", scope, Param(n, type_), v) for n, v in zip("ab", values, strict=True)]
             pair_samplers("f", device.backend, every)
-            feeds = [leaf.feed for b in every for leaf in b.leaves]
-            assert [f.use.sampler for f in feeds if isinstance(f, TextureFeed)] == wanted
+            packers = [leaf.packer for b in every for leaf in b.leaves]
+            assert [f.use.sampler for f in packers if isinstance(f, TexturePacker)] == wanted
 
 
 FUNCTIONS = {

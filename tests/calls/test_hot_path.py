@@ -18,7 +18,7 @@ from slangpy_rt.backends.null import NullBackend
 FILES = {
     *("callable.py", "function.py", "prepared.py", "array_call.py", "found_array_call.py", "command_list.py"),
     *("tuned.py", "tuned_call.py", "config.py"),
-    *("device_feeds.py", "host_feeds.py", "nested_feeds.py", "value_feeds.py"),
+    *("device_packers.py", "host_packers.py", "nested_packers.py", "value_packers.py"),
     *("signature.py", "gradients.py", "tensor.py", "ndbuffer.py", "addresses.py"),
     *("null.py", "base.py", "device.py", "<string>"),
 }
@@ -114,7 +114,7 @@ def test_a_call_that_makes_its_result(device: spy.Device, module: spy.Module) ->
 def test_a_call_with_a_number(device: spy.Device, module: spy.Module) -> None:
     a, c = (spy.Tensor.zeros(device, 100) for _ in range(2))
     add = module.add
-    # One feed an argument, more than the plain path, and still no reflection.
+    # One packer an argument, more than the plain path, and still no reflection.
     assert len(frames(lambda: add(a, 2.0, _result=c))) <= 6
 
 

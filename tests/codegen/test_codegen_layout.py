@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slangpy_rt_codegen import CallSpec, Operand, block_fields
 
-from slangpy_rt.calls.build import packers
+from slangpy_rt.calls.build import block_packers
 
 C_TYPES: dict[str, Any] = {
     "i": ctypes.c_int32,
@@ -98,7 +98,7 @@ def test_packing_fills_the_struct(spec: CallSpec, random: Any) -> None:
             fixed[field.name] = values
         else:
             moving += values
-    names, prefix, pack = packers(fields)
+    names, prefix, pack = block_packers(fields)
     packed = prefix(*[n for name in names for n in fixed[name]]) + pack(*moving)
     assert packed == bytes(block)[: fields[-1].offset + fields[-1].size]
 

@@ -1,14 +1,14 @@
-"""Feeds of arrays on the device: their addresses. They move no data."""
+"""Packers of arrays on the device: their addresses. They move no data."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from slangpy_rt.arguments.feed import Feed
+from slangpy_rt.arguments.packer import Packer
 from slangpy_rt.backends.base import Buffer
 
 
-class ArrayFeed(Feed):
+class ArrayPacker(Packer):
     """A Tensor or NDBuffer: its address."""
 
     buffers = 1
@@ -19,7 +19,7 @@ class ArrayFeed(Feed):
         buffers.append(value.buffer)
 
 
-class FieldFeed(Feed):
+class FieldPacker(Packer):
     """One field of an array of structs: where it begins in the first of them."""
 
     buffers = 1

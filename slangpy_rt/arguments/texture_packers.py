@@ -1,11 +1,11 @@
-"""Feeds of textures and samplers: the numbers by which kernels find them. They move no data."""
+"""Packers of textures and samplers: the numbers by which kernels find them. They move no data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from slangpy_rt.arguments.feed import Feed
+from slangpy_rt.arguments.packer import Packer
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.images import SamplerDesc
 from slangpy_rt.core.errors import BindError, ShapeError
@@ -14,7 +14,7 @@ from slangpy_rt.textures.layout import use_of
 from slangpy_rt.textures.sampler import SamplerLayout
 
 
-class TextureFeed(Feed):
+class TexturePacker(Packer):
     """A texture: the number of all its levels, or of the one that a kernel writes.
 
     Parameters
@@ -67,7 +67,7 @@ class TextureFeed(Feed):
         buffers.append(value.buffer)
 
 
-class SamplerFeed(Feed):
+class SamplerPacker(Packer):
     """A sampler: its number.
 
     Parameters

@@ -1,11 +1,11 @@
-"""PointerFeed: arrays of another library that are used in place, by their addresses. It keeps no array."""
+"""PointerPacker: arrays of another library that are used in place, by their addresses. It keeps no array."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.arguments.feed import Feed
+from slangpy_rt.arguments.packer import Packer
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.interop.pointer_call import PointerCall
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
 
 
-class PointerFeed(Feed):
+class PointerPacker(Packer):
     """An array of another library that is used in place, by its ``data_ptr()``.
 
     Attributes

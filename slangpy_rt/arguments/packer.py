@@ -1,6 +1,6 @@
-"""Feed: how one argument's value reaches the kernel at every call, and comes back from it.
+"""Packer: how one argument's value is put into the block of a call, and comes back after the kernel.
 
-A feed is chosen for values of one signature; it decides nothing about types or shapes.
+A packer is chosen for values of one signature; it decides nothing about types or shapes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Region(NamedTuple):
         return low, high + self.nbytes
 
 
-class Feed(ABC):
+class Packer(ABC):
     """Moves one argument's value into the block of a call."""
 
     # How many buffers it adds, and whether ``bring_back`` has anything to do.
@@ -52,22 +52,22 @@ class Feed(ABC):
     # How many places in host memory it writes to after the kernel; ``regions`` returns them.
     brings = 0
     # For arrays of another library on a GPU: functions that return the handle of the stream on which that library
-    # works on a value just now. Feeds with the same function have the same stream.
+    # works on a value just now. Packers with the same function have the same stream.
     streams: tuple[Callable[[Any], int], ...] = ()
     # For each of its device arrays, the function that finds the array in the value; None if the value is the array.
     # None instead of a tuple if it packs anything but arrays' addresses and buffers, or has to bring something back.
     finds: tuple[Callable[[Any], Any] | None, ...] | None = None
     # Whether ``bring_back`` reads memory shared with the host: the call then waits once for the kernel before it.
     waits = False
-    # The subclass of PreparedCall for calls whose arguments, in the order of the values, all have this kind of feed.
+    # The subclass of PreparedCall for calls whose arguments, in the order of the values, all have such packers.
     call: Any = None
 
     @abstractmethod
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         """Append this argument's entries to the block, and the buffers that the kernel touches to ``buffers``."""
 
-    def partial(self) -> Feed:
-        """Return the feed for an array of which the kernel writes only a part: the rest keeps its values."""
+    def partial(self) -> Packer:
+        """Return the packer for an array of which the kernel writes only a part: the rest keeps its values."""
         return self
 
     def regions(self, value: Any) -> list[Region]:

@@ -1,4 +1,4 @@
-"""Feeds of values that are stored in the argument block itself: numbers, vectors, enums. They add no buffers."""
+"""Packers of values that are stored in the argument block itself: numbers, vectors, enums. They add no buffers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slangpy_rt.arguments.feed import Feed
+from slangpy_rt.arguments.packer import Packer
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.core.dtypes import limits, span
 from slangpy_rt.core.errors import BindError
@@ -19,7 +19,7 @@ _NUMBERS = frozenset({int, float, bool})
 _WORDS = frozenset({"bool", "int", "uint", "int64_t", "uint64_t", "float", "double"})
 
 
-class ValueFeed(Feed):
+class ValuePacker(Packer):
     """A scalar, vector or matrix: its scalars, in the block itself."""
 
     def __init__(self, where: str, type_: SlangType, scalar: str) -> None:
@@ -27,7 +27,7 @@ class ValueFeed(Feed):
         self._type = type_
         self._bounds = limits(scalar)
         # Packing refuses what is beyond these types.
-        self.number = type(self) is ValueFeed and type_.kind == "scalar" and scalar in _WORDS
+        self.number = type(self) is ValuePacker and type_.kind == "scalar" and scalar in _WORDS
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         if type(value) in _NUMBERS:
@@ -50,7 +50,7 @@ class ValueFeed(Feed):
                 )
 
 
-class SplatFeed(ValueFeed):
+class SplatPacker(ValuePacker):
     """One number for every scalar of a vector or matrix, as Slang converts it."""
 
     def __init__(self, where: str, type_: SlangType, scalar: str, count: int) -> None:
@@ -64,7 +64,7 @@ class SplatFeed(ValueFeed):
         block += [number] * self._count
 
 
-class EnumFeed(Feed):
+class EnumPacker(Packer):
     """A case of an enum, by number, by name or as a Python enum."""
 
     def __init__(self, number: Callable[[Any], int]) -> None:
@@ -74,14 +74,14 @@ class EnumFeed(Feed):
         block.append(self._number(value))
 
 
-class GeneratorFeed(Feed):
+class GeneratorPacker(Packer):
     """A generator's numbers."""
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         block += value.values()
 
 
-class NoFeed(Feed):
+class NoPacker(Packer):
     """A value that the kernel does not use: nothing is packed."""
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:

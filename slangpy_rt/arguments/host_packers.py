@@ -1,4 +1,4 @@
-"""Feeds of values in host memory: NumPy arrays in place or copied, and cells of single values."""
+"""Packers of values in host memory: NumPy arrays in place or copied, and cells of single values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from slangpy_rt.arguments.feed import Feed, Region
+from slangpy_rt.arguments.packer import Packer, Region
 from slangpy_rt.backends.base import Buffer, SharedBuffer
 from slangpy_rt.backends.extras import ZeroCopy
 from slangpy_rt.core.addresses import address_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SHARED_BYTES = 1 << 18
 
 
-class HostViewFeed(Feed):
+class HostViewPacker(Packer):
     """A NumPy array used in place, on a device that shares the host's memory."""
 
     buffers = 1
@@ -46,7 +46,7 @@ class HostViewFeed(Feed):
         buffers.append(self._wrap(address, array.nbytes, array))
 
 
-class HostCopyFeed(Feed):
+class HostCopyPacker(Packer):
     """A NumPy array copied to the device for the call, and back if the kernel writes it.
 
     A small array that is passed element by element is copied to memory that host and device both address: on an H200,
@@ -73,13 +73,13 @@ class HostCopyFeed(Feed):
         self.returns = self.waits = access != "in"
         self.brings = int(self.returns)
 
-    def in_device_memory(self) -> HostCopyFeed:
-        """Return the feed that copies to the device's own memory, for an array that threads may read many times."""
-        return HostCopyFeed(self._device, self._as_array, self._access, 0)
+    def in_device_memory(self) -> HostCopyPacker:
+        """Return the packer that copies to the device's own memory, for an array that threads may read many times."""
+        return HostCopyPacker(self._device, self._as_array, self._access, 0)
 
-    def partial(self) -> HostCopyFeed:
-        """Return the feed for an array of which the kernel writes a part."""
-        return HostCopyFeed(self._device, self._as_array, "inout", self._shared_bytes)
+    def partial(self) -> HostCopyPacker:
+        """Return the packer for an array of which the kernel writes a part."""
+        return HostCopyPacker(self._device, self._as_array, "inout", self._shared_bytes)
 
     def pack(self, value: Any, block: list[Any], buffers: list[Buffer]) -> None:
         array = self._as_array(value)
@@ -113,7 +113,7 @@ class HostCopyFeed(Feed):
             value[...] = host
 
 
-class RefFeed(Feed):
+class RefPacker(Packer):
     """A ValueRef, or the gradient in a DiffPair: a cell of device memory, read back after the call.
 
     With access ``"accumulate"`` the cell starts at zero and is added to the value after the call, because one pair
@@ -137,8 +137,8 @@ class RefFeed(Feed):
         self.returns = access != "in"
         self.brings = int(access in ("out", "inout"))
 
-    def partial(self) -> RefFeed:
-        """Return the feed whose cell starts with the value, of which the kernel may write only a part."""
+    def partial(self) -> RefPacker:
+        """Return the packer whose cell starts with the value, of which the kernel may write only a part."""
         other = copy(self)
         other._access, other.brings = "inout", 1
         return other
