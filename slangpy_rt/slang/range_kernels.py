@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
 
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.slang.com import ComPtr
@@ -15,10 +17,14 @@ from slangpy_rt.slang.emitted import emitted_name
 from slangpy_rt.slang.module_info import global_variables
 from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.static_variables import statics
-from slangpy_rt.slang.target_code import NEEDS_GROUPS, check_groups
+from slangpy_rt.slang.target_code import NEEDS_GROUPS, check_body, check_groups
+from slangpy_rt.slang.text import blank
 
-# The functions through which Slang finds one that C++ lacks: "see using of 'Gather'".
-_USING = re.compile(r"see using of '(\w+)'")
+# The functions through which Slang finds one that C++ lacks, and where: "see using of 'Gather'\n --> m.slang:2:34".
+_USING = re.compile(r"see using of '(\w+)'\n *--> (.*?):(\d+):\d+\n")
+# What Slang calls a ``__target_switch`` there. It also blames one that has a case for C++.
+_SWITCH = "statement"
+_HAS_CPP = re.compile(r"\bdefault\s*:|\bcase\s+\w*cpp\w*\s*:")
 _METHOD = re.compile(r"(?:Gather|CalculateLevelOfDetail)\w*")
 _NO_METHOD = (
     "the function uses {used} of a texture, for which Slang writes nothing in C++. Use SampleLevel or Load, or run "
@@ -26,16 +32,17 @@ _NO_METHOD = (
 )
 
 
-def load_range(session: NativeSession, name: str, text: str, entry: str) -> ComPtr:
+def load_range(session: NativeSession, name: str, text: str, entry: str, texts: Mapping[str, str]) -> ComPtr:
     """Load a kernel's text as a module and return the module.
 
     The text is loaded with ``[require(cpp)]`` before its function `entry` first, as only then Slang checks for
     functions that C++ lacks. Where such a function is inlined, Slang drops it and the statements around it.
+    `texts` has the modules' texts by their paths.
 
     Raises
     ------
     UnsupportedError
-        If the function needs thread groups, or uses a method of textures of which there is no C++.
+        If the function needs thread groups, or uses a method of textures or a function of which there is no C++.
     CompileError
         If Slang refuses the text.
     """
@@ -43,10 +50,14 @@ def load_range(session: NativeSession, name: str, text: str, entry: str) -> ComP
     try:
         return session.load(f"{name}_cpp", f"{name}_cpp.slang", text.replace(head, f"[require(cpp)] {head}"))
     except CompileError as error:
-        used = _USING.findall(str(error))
+        places = _USING.findall(str(error))
+        used = [leaf for leaf, _, _ in places]
         check_groups(next((leaf for leaf in used if NEEDS_GROUPS.fullmatch(leaf)), ""))
         if used and _METHOD.fullmatch(used[-1]):
             raise UnsupportedError(_NO_METHOD.format(used=used[-1])) from error
+        for (function, _, _), (leaf, path, line) in pairwise(places):
+            if leaf == _SWITCH and not _has_cpp(texts.get(path) or _read(path), int(line)):
+                check_body(function)
     # The check's other errors do not count, because it also refuses InterlockedAdd, which works.
     return session.load(name, f"{name}.slang", text)
 
@@ -92,3 +103,25 @@ def check_globals(native: ctypes.CDLL, used: Sequence[str], modules: Iterable[Co
                     f"the function uses the static variable '{name}', whose initial value is lost on this "
                     "device. Make it static const, or make it global and set it in the function."
                 )
+
+
+def _read(path: str) -> str:
+    """Return the text of an included file; empty if there is none at a path."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _has_cpp(text: str, line: int) -> bool:
+    """Tell whether a ``__target_switch`` in a line has text for C++; one that is not found is taken to have it."""
+    rest = "\n".join(blank(text).split("\n")[line - 1 :])
+    begin = rest.find("{", rest.find("__target_switch"))
+    if "__target_switch" not in rest.split("\n", 1)[0] or begin < 0:
+        return True
+    depth = 0
+    for match in re.compile("[{}]").finditer(rest, begin):
+        depth += 1 if match[0] == "{" else -1
+        if not depth:
+            return _HAS_CPP.search(rest, begin, match.end()) is not None
+    return True

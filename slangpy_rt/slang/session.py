@@ -226,12 +226,12 @@ class Session(CompilerSession):
             self._load_library(text, exports)
             ranged = self.target.entry == "range"
             whole = self._undo + text
+            texts = {path: self._texts[other] for other, (path, _) in self._loaded.items()}
             with explained(f"compile {name}"):
-                module = (
-                    load_range(self._native, unique, whole, entry)
-                    if ranged
-                    else self._native.load(unique, f"{unique}.slang", whole)
-                )
+                if ranged:
+                    module = load_range(self._native, unique, whole, entry, texts)
+                else:
+                    module = self._native.load(unique, f"{unique}.slang", whole)
             parts, out, note = [module, *(self._modules[other] for other in link)], Out(), Out()
             if exports:
                 parts.append(self._ask(exports))

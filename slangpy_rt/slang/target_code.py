@@ -186,7 +186,7 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), k
     if target.program:
         _check_complete(code, form)
     if target.entry == "range":
-        _check_body(has_no_body(code, form))
+        check_body(has_no_body(code, form))
         if reads_parameters(code):
             raise UnsupportedError(_UNFILLED.format(named=_named_buffers(texts)))
     return code
@@ -308,7 +308,7 @@ def check_groups(used: str) -> None:
         )
 
 
-def _check_body(used: str) -> None:
+def check_body(used: str) -> None:
     """Refuse a function that has no implementation for this device; `used` is its name, or empty."""
     if not used or NEEDS_GROUPS.fullmatch(used):
         check_groups(used)

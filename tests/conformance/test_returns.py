@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -75,6 +77,26 @@ def test_what_is_inlined_is_not_left_out(device: spy.Device, statement: str, use
     with pytest.raises(spy.UnsupportedError, match=f"^the function uses {used}"):
         module.f(texture, {}, X, y)
     assert (y == 1).all()
+
+
+def test_switches_that_are_included(device: spy.Device, tmp_path: Path) -> None:
+    if device.backend.target.format != "cpp":
+        pytest.skip("Slang checks the entry points of other targets for functions that they lack")
+    switch = "[ForceInline] float {}(float x) {{ __target_switch {{ case cuda: return 3 * x; {} }} }}\n"
+    (tmp_path / "included.slang").write_text(
+        switch.format("foreign", "case spirv: return x;") + switch.format("known", "default: return 2 * x;")
+    )
+    (tmp_path / "with_switches.slang").write_text(
+        '#include "included.slang"\n'
+        "float f(float x) { float y = 1; if (x > 1) y = foreign(x); return y; }\n"
+        "float g(float x, RWTensor<int, 1> count) { InterlockedAdd(count[0], 1); return known(x); }\n"
+    )
+    module = spy.Module.load_from_file(device, tmp_path / "with_switches.slang")
+    with pytest.raises(spy.UnsupportedError, match=r"^the function uses foreign, of which there is text for other"):
+        module.f(X)
+    count = spy.Tensor.zeros(device, (1,), "int")
+    np.testing.assert_array_equal(np.asarray(module.g(X, count)), 2 * X)
+    assert count.to_numpy()[0] == len(X)
 
 
 def test_clock(device: spy.Device) -> None:
