@@ -45,7 +45,7 @@ Recipe = tuple[str, "str | None", Defines, dict[str, Any], tuple[Any, ...]]
 
 # A number in the cache key of a module's declarations. It has to be raised when the code of reflection changes so
 # that the same text gives other declarations.
-_REFLECTION = 15
+_REFLECTION = 16
 # A module whose files are written while Slang reads them is loaded again: the number of attempts, and the pause
 # after each, in seconds.
 _TRIES, _PAUSE = 10, 0.02
