@@ -139,6 +139,7 @@ class Bench:
         unit: str,
         samplers: Mapping[str, Callable[[], float]],
         rounds: int | None = None,
+        warm: float = _WARM_SECONDS,
     ) -> None:
         """Sample everybody in turn, ABBA, so that what disturbs the machine hits all; the first turns are dropped.
 
@@ -151,6 +152,8 @@ class Bench:
             By who; each returns one sample in ``unit``. One that raises is reported and left out.
         rounds : int, optional
             Samples a row where nine would take too long.
+        warm : float
+            Seconds of turns that are dropped; 0 for one turn, where each sample takes a function that is new.
         """
         taken: dict[str, list[float]] = {who: [] for who in samplers}
         begun, turn = time.perf_counter(), 0
@@ -164,7 +167,7 @@ class Bench:
                 else:
                     if turn:
                         taken[who].append(value)
-            if turn or time.perf_counter() - begun > _WARM_SECONDS:
+            if turn or time.perf_counter() - begun > warm:
                 turn += 1
         for who, values in taken.items():
             self.add(device, case, unit, who, values)

@@ -133,7 +133,7 @@ def _next_kernels(bench: Bench, device: str) -> None:
             OURS: lambda call=call, mine=mine: _seconds(lambda: _bind(call(next(mine)))),
             _ALONE: lambda call=call, theirs=theirs, alone=alone: alone.sample(call(next(theirs))),
         }
-        bench.compare(device, f"next kernel, {title}", "s", samplers, rounds)
+        bench.compare(device, f"next kernel, {title}", "s", samplers, rounds, 0)
 
 
 def _many(bench: Bench, device: str) -> None:
@@ -156,7 +156,7 @@ def _many(bench: Bench, device: str) -> None:
         f"{OURS}, one after the other": in_turn,
         f"{_ALONE}, one after the other": lambda: sum(alone.sample(call(first + k)) for k in range(_MANY)),
     }
-    bench.compare(device, f"{_MANY} kernels", "s", samplers, rounds)
+    bench.compare(device, f"{_MANY} kernels", "s", samplers, rounds, 0)
 
 
 def _processes(bench: Bench, device: str) -> None:
@@ -184,7 +184,7 @@ def _processes(bench: Bench, device: str) -> None:
         f"{OURS}, no cache": lambda: process(folder / f"process{next(fresh)}"),
         _ALONE: lambda: process(folder / "process", alone=True),
     }
-    bench.compare(device, "new process, a + b", "s", samplers, 3 if bench.quick else 7)
+    bench.compare(device, "new process, a + b", "s", samplers, 3 if bench.quick else 7, 0)
 
 
 def _shapes(bench: Bench, device: str) -> None:
