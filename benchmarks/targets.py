@@ -171,8 +171,8 @@ TARGETS: list[Target] = [
         "cpu",
         "silhouettes, bwds, 40k triangles, 512",
         10,
-        reason="Both take 10 ms on one thread: silhouettes are found in 3.3 and once more for the gradients, which take "
-        "2.1; mixing takes 1.0.",
+        reason="Both take 10 ms on one thread: silhouettes are found in 3.3 and once more for the gradients, which "
+        "take 2.1; mixing takes 1.0.",
     ),
     *_both("rays", "coherent, 1M", 500, 500, more=True),
     *_both("rays", "random, 1M", 500, 500, more=True),
@@ -221,8 +221,8 @@ TARGETS: list[Target] = [
             device,
             "known kernel, new shape, Tensor",
             200,
-            reason="On the CPU a script that measures nothing else had medians of 195 to 220 µs in six runs, on the same "
-            "machine: all of it is Python that binds the arguments and prepares the call.",
+            reason="On the CPU a script that measures nothing else had medians of 195 to 220 µs in six runs on the "
+            "same machine. All of it is Python that binds the arguments and prepares the call.",
         )
         for device in ("cpu", "cuda", "vulkan")
     ],
@@ -230,7 +230,7 @@ TARGETS: list[Target] = [
 # Of a process with its cache full, in times of the floor: on every device.
 STARTUP = 1.25
 STARTUP_REASON = (
-    "Above the floor is Python that imports modules. On two quiet cores of a Xeon it takes 42 ms to import the package, "
-    "31 to open the CPU, 4 to load the module and 25 for the first call, which finds its kernel on disk; no compiler is "
-    "loaded. Of opening, 12 ms are patterns that are compiled."
+    "Above the floor is Python that imports modules. On two quiet cores of a Xeon it takes 42 ms to import the "
+    "package, 31 to open the CPU, 4 to load the module and 25 for the first call, which finds its kernel on disk; no "
+    "compiler is loaded."
 )
