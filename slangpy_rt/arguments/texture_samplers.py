@@ -1,8 +1,8 @@
 """Which sampler each texture of a call is looked up with, and which samplers a call does not take.
 
-On devices where a texture's number names its sampler too, a sampler that is an argument by itself
-has no number. It belongs to the textures of the call that have none of their own, if it is the only one; a sampler
-that belongs to no texture is refused, so that none is ignored.
+On devices where a texture's number names its sampler too, a sampler that is an argument by itself has no number. It
+belongs to the textures of the call that have none of their own, if it is the only one; a sampler that belongs to no
+texture is refused, so that none is ignored.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def pair_samplers(title: str, backend: Backend, every: Sequence[Bound]) -> None:
             )
 
 
-def refuse_blending(title: str, every: Sequence[Bound]) -> None:
+def refuse_blending(title: str, leaves: Sequence[Bound]) -> None:
     """Refuse a sampler that blends texels, in a call whose textures all hold whole numbers.
 
     Drivers give any number there (Vulkan 1.3, ``VUID-vkCmdDispatch-magFilter-04553`` and ``mipmapMode-04770``).
@@ -65,7 +65,6 @@ def refuse_blending(title: str, every: Sequence[Bound]) -> None:
     BindError
         If there is one.
     """
-    leaves = [leaf for b in every for leaf in b.leaves]
     read = [leaf for leaf in leaves if leaf.texture is not None and leaf.mode == "handle" and leaf.access == "in"]
     if not read or any(leaf.texture.desc.format.filters for leaf in read if leaf.texture is not None):
         return

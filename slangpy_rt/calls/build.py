@@ -205,7 +205,7 @@ def _finish(
     """Emit and load the kernel, and make the PreparedCall; a call without elements loads none."""
     device, every, count = scope.device, description.bound, description.count
     leaves = [leaf for b in every for leaf in b.leaves]
-    refuse_blending(description.spec.title, every)
+    refuse_blending(description.spec.title, leaves)
     pair_samplers(description.spec.title, device.backend, every)
     keep_apart(description.spec.title, every, len(description.shape))
     written = tuple([_is_written(b, options.derivative) for b in leaves if b.packer.buffers])

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slangpy_rt.core.types import SlangType, StructInfo
+from slangpy_rt.slang.brackets import matching
 from slangpy_rt.slang.files import decoded, read_file
 from slangpy_rt.slang.shader_modules import is_ours
-from slangpy_rt.slang.text import blank, declarations, matching
+from slangpy_rt.slang.text import blank, declarations
 
 if TYPE_CHECKING:
     from slangpy_rt.slang.source import Source

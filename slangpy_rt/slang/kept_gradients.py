@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from slangpy_rt.slang.brackets import matching
+
 _DIFFERENTIABLE = re.compile(r"\[\s*(?:Backward)?Differentiable\s*[\],(]")
 _NUMBER = re.compile(r"(?:(?:in|const)\s+)*(?:float|half|double)\s+(\w+)\s*(?:=.*)?", re.S)
 _VECTOR = re.compile(r"\b(?:(?:float|half|double)[2-4]|vector\s*<|matrix\s*<)")
@@ -43,7 +45,7 @@ def kept_gradients(
             continue
         numbers = [m[1] for part in _parts(head) if (m := _NUMBER.fullmatch(part.strip()))]
         if numbers:
-            for at, name in _operands(code[end : _closing(code, end)], numbers):
+            for at, name in _operands(code[end : matching(code, end) or len(code)], numbers):
                 yield end + at, end + at + len(name), f"{same}({name})"
 
 
@@ -70,13 +72,3 @@ def _parts(head: str) -> list[str]:
             parts.append(head[begin : match.start()])
             begin = match.end()
     return parts
-
-
-def _closing(code: str, at: int) -> int:
-    """Return the offset behind the brace that closes the one at an offset, or the end of the text."""
-    depth = 0
-    for match in re.compile("[{}]").finditer(code, at):
-        depth += 1 if match[0] == "{" else -1
-        if not depth:
-            return match.end()
-    return len(code)

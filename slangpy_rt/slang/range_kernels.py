@@ -9,11 +9,12 @@ import ctypes
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 
 from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.slang.brackets import matching
 from slangpy_rt.slang.com import ComPtr
 from slangpy_rt.slang.emitted import emitted_name
+from slangpy_rt.slang.files import read_file
 from slangpy_rt.slang.module_info import global_variables
 from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.static_variables import statics
@@ -108,7 +109,7 @@ def check_globals(native: ctypes.CDLL, used: Sequence[str], modules: Iterable[Co
 def _read(path: str) -> str:
     """Return the text of an included file; empty if there is none at a path."""
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        return read_file(path).decode("utf-8", "replace")
     except OSError:
         return ""
 
@@ -116,12 +117,8 @@ def _read(path: str) -> str:
 def _has_cpp(text: str, line: int) -> bool:
     """Tell whether a ``__target_switch`` in a line has text for C++; one that is not found is taken to have it."""
     rest = "\n".join(blank(text).split("\n")[line - 1 :])
-    begin = rest.find("{", rest.find("__target_switch"))
-    if "__target_switch" not in rest.split("\n", 1)[0] or begin < 0:
+    if "__target_switch" not in rest.split("\n", 1)[0]:
         return True
-    depth = 0
-    for match in re.compile("[{}]").finditer(rest, begin):
-        depth += 1 if match[0] == "{" else -1
-        if not depth:
-            return _HAS_CPP.search(rest, begin, match.end()) is not None
-    return True
+    begin = rest.find("{", rest.find("__target_switch"))
+    end = matching(rest, begin) if begin >= 0 else 0
+    return not end or _HAS_CPP.search(rest, begin, end) is not None

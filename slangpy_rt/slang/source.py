@@ -43,8 +43,8 @@ Defines = tuple[tuple[str, str], ...]
 # A module's path, text (None for that of the file), macros and constants, and the recipes of linked modules.
 Recipe = tuple[str, "str | None", Defines, dict[str, Any], tuple[Any, ...]]
 
-# A number in the cache key of a module's declarations. It has to be raised when the code of reflection changes so
-# that the same text gives other declarations.
+# A number in the cache key of a module's declarations. It has to be raised when the same text gives other
+# declarations, or becomes another text for the compiler.
 _REFLECTION = 16
 # A module whose files are written while Slang reads them is loaded again: the number of attempts, and the pause
 # after each, in seconds.

@@ -7,11 +7,11 @@ Slang's grammar only brackets and the heads of declarations are parsed; text tha
 from __future__ import annotations
 
 import re
-import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from slangpy_rt.slang.brackets import matching
 from slangpy_rt.slang.core_functions import may_declare, ranked
 from slangpy_rt.slang.kept_gradients import SAME, kept_gradients
 from slangpy_rt.slang.parameter_blocks import as_uniforms
@@ -437,13 +437,3 @@ def _type_of(code: str, start: int, end: int) -> str:
     """Return the text of a declaration before the first variable's name: its modifiers and type."""
     first = code[start : next((behind for _, behind in _declarators(code, start, end)), end)]
     return VARIABLE_NAME.sub("", first)
-
-
-def matching(code: str, at: int, end: int = sys.maxsize) -> int:
-    """Return the offset after the bracket that closes the one at `at`; 0 if it is not closed before `end`."""
-    depth = 0
-    for match in re.compile(r"[()\[\]{}]").finditer(code, at, end):
-        depth += 1 if match[0] in _OPEN else -1
-        if depth == 0:
-            return match.end()
-    return 0
