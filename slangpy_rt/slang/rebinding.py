@@ -130,7 +130,7 @@ class _Rebinding:
         first = self._mixes(every, inside) and next((p for kind in ("scalar", "composite", "unknown") for p in names if self._starts(p, kind)), None)
         if first:
             self.found.append(Edit(function.body.start + 1, f" {self._again(first.name)}"))
-        self._block(function.body, {p.name: p for p in function.parameters}, False)
+        self._block(function.body, {p.name: p for p in function.parameters})
         return self.found
 
     def _mixes(self, variables: Sequence[Variable], inside: Sequence[Statement]) -> bool:
@@ -148,43 +148,48 @@ class _Rebinding:
     def _again(self, name: str) -> str:
         return f"{name} = {self.same}({name});"
 
-    def _block(self, block: Block, outer: dict[str, Variable], looped: bool) -> None:
+    def _block(self, block: Block, outer: dict[str, Variable]) -> None:
         """Add the insertions of a block, whose statements see the variables `outer`."""
         known = dict(outer)
-        pending: list[str] = []  # variables of which a component was assigned since the last branch
+        pending: list[str] = []  # variables of which a component was assigned by the last statements
         last: Statement | None = None
         for statement in block.body:
             single = type(statement) is Statement
-            if pending and (not single or statement.jumps or statement.labels):
-                self._flush(pending, last)
+            parts = self._component_writes(statement, known) if single else []
+            names = [variable.name for variable in parts]
+            if pending and last and names != pending:
+                self.found += (Edit(last.end, f" {self._again(name)}") for name in pending)
+            if names != pending:
+                self.found += (
+                    Edit(statement.start, f"{self._again(variable.name)} ")
+                    for variable in parts
+                    if variable.initialized
+                )
+            pending, last = names, statement
             if single:
-                self._statement(statement, known, pending)
-                last = None if statement.jumps or statement.labels else statement
+                self._statement(statement, known)
             else:
-                self._compound(statement, known, looped)
-                last = None
-        self._flush(pending, last)
-
-    def _flush(self, pending: list[str], last: Statement | None) -> None:
-        if last:
+                self._compound(statement, known)
+        if pending and last:
             self.found += (Edit(last.end, f" {self._again(name)}") for name in pending)
-        pending.clear()
 
-    def _statement(self, statement: Statement, known: dict[str, Variable], pending: list[str]) -> None:
+    def _component_writes(self, statement: Statement, known: dict[str, Variable]) -> list[Variable]:
+        """Return the variables of which a statement assigns a component, a field or an element."""
+        if not self.forks or statement.labels or statement.jumps or any(declared_variables(statement.items)):
+            return []
+        names = dict.fromkeys(name for name, part in _writes(statement.items) if part)
+        found = [known[name] for name in names if name in known]
+        return [variable for variable in found if variable.mutable and self._shares_a_type(variable)]
+
+    def _statement(self, statement: Statement, known: dict[str, Variable]) -> None:
         known.update((v.name, v) for v in declared_variables(statement.items))
-        if self.forks and not statement.labels:
-            for variable in _component_writes(statement.items, known):
-                if variable.name not in pending and self._shares_a_type(variable):
-                    if variable.initialized:
-                        self.found.append(Edit(statement.start, f"{self._again(variable.name)} "))
-                    pending.append(variable.name)
         if self.loops and not statement.jumps:
             for variable in self._written(statement.items, known):
                 self.found.append(Edit(statement.end, f" {self._again(variable.name)}"))
 
-    def _compound(self, statement: Statement, known: dict[str, Variable], looped: bool) -> None:
+    def _compound(self, statement: Statement, known: dict[str, Variable]) -> None:
         if isinstance(statement, Block):
-            self._block(statement, known, looped)
+            self._block(statement, known)
             return
         parts = statement.parts if isinstance(statement, Branch) else (statement.part,)
         loop = isinstance(statement, Loop)
@@ -192,7 +197,7 @@ class _Rebinding:
         written = self._written(statement.items, inner) if self.loops else []
         for part in parts:
             if part is not None:
-                self._part(part, inner, looped or loop, "".join(f" {self._again(v.name)}" for v in written))
+                self._part(part, inner, "".join(f" {self._again(v.name)}" for v in written))
         after = [v for v in written if v.name in known]
         if loop:
             assigned = _assigned(statement, known)
@@ -200,15 +205,15 @@ class _Rebinding:
         if after:
             self.found.append(Edit(statement.end, "".join(f" {self._again(v.name)}" for v in after)))
 
-    def _part(self, part: Statement, known: dict[str, Variable], looped: bool, first: str) -> None:
+    def _part(self, part: Statement, known: dict[str, Variable], first: str) -> None:
         """Add the insertions of a branch's or loop's statement; one that is no block becomes one where it needs to."""
         if isinstance(part, Block):
             if first:
                 self.found.append(Edit(part.start + 1, first))
-            self._block(part, known, looped)
+            self._block(part, known)
             return
         outer, self.found = self.found, []
-        self._block(Block((), part.start, part.end, (part,)), known, looped)
+        self._block(Block((), part.start, part.end, (part,)), known)
         inner, self.found = self.found, outer
         if inner or first:
             self.found += (Edit(part.start, "{" + first + " "), *inner, Edit(part.end, " }"))
@@ -319,12 +324,6 @@ def _writes(items: Sequence[Token]) -> Iterable[tuple[str, bool]]:
             name = name or (items[at + 1].text if at + 1 < len(items) and items[at + 1].kind == "word" else "")
             if name:
                 yield name, False
-
-
-def _component_writes(items: Sequence[Token], known: dict[str, Variable]) -> list[Variable]:
-    """Return the variables of which a statement assigns a component, a field or an element."""
-    names = dict.fromkeys(name for name, part in _writes(items) if part)
-    return [known[name] for name in names if name in known and known[name].mutable]
 
 
 def _assigned(loop: Loop, known: dict[str, Variable]) -> list[Variable]:
