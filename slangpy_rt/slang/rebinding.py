@@ -11,8 +11,11 @@ stands, and four faults of Slang 2026.12 need another kind of instruction at tha
   ``x = same(x);`` follows the call.
 - Two variables of one type that change in a branch, one of them by a component, may get one register. The component's
   assignments are put between two statements ``p = same(p);``.
+- The compiler crashes on the derivative of a ``for`` loop whose counter starts at a value that is no constant, and of
+  ``while`` loops that are nested or hold ``continue``. ``i = same(i);`` begins the body of such a ``for`` loop, and
+  ``while (c)`` becomes ``for (; c; )``.
 
-Texts are edited at the ends of statements, so lines keep their numbers. What cannot be read as statements stays.
+Only whole statements are inserted, so lines keep their numbers. Functions that cannot be read as statements stay.
 """
 
 from __future__ import annotations
@@ -51,10 +54,11 @@ T {name}<T>(T x) {{ return x; }}
 
 
 class Edit(NamedTuple):
-    """A text that is inserted at an offset."""
+    """A text that is inserted at an offset, in place of so many characters."""
 
     offset: int
     text: str
+    replaced: int = 0
 
 
 def rebound(text: str, others: Iterable[str] = ()) -> str:
@@ -92,18 +96,19 @@ def rebinding_edits(text: str, others: Iterable[str], same: str) -> list[Edit]:
     edits: list[Edit] = []
     for function in functions:
         edits += _Rebinding(function, writers, same).edits()
-    merged: dict[int, str] = {}
+    merged: dict[int, Edit] = {}
     for edit in edits:
-        merged[edit.offset] = merged.get(edit.offset, "") + edit.text
-    return [Edit(offset, merged[offset]) for offset in sorted(merged)]
+        before = merged.get(edit.offset, Edit(edit.offset, ""))
+        merged[edit.offset] = Edit(edit.offset, before.text + edit.text, before.replaced + edit.replaced)
+    return [merged[offset] for offset in sorted(merged)]
 
 
 def applied(text: str, edits: Sequence[Edit]) -> str:
-    """Return a text with insertions, which are sorted by their offsets."""
+    """Return a text with edits, which are sorted by their offsets."""
     parts, at = [], 0
-    for offset, new in edits:
+    for offset, new, replaced in edits:
         parts += (text[at:offset], new)
-        at = offset
+        at = offset + replaced
     return "".join(parts) + text[at:]
 
 
@@ -195,9 +200,18 @@ class _Rebinding:
         loop = isinstance(statement, Loop)
         inner = known | {v.name: v for v in declared_variables(statement.items)}
         written = self._written(statement.items, inner) if self.loops else []
+        first = [v.name for v in written]
+        if isinstance(statement, Loop) and statement.word == "for":
+            first += _counters(statement, inner)
+        elif isinstance(statement, Loop) and statement.word == "while" and statement.items[0].text != "let":
+            self.found += (
+                Edit(statement.keyword, "for", len("while")),
+                Edit(statement.items[0].start, "; "),
+                Edit(statement.items[-1].end, ";"),
+            )
         for part in parts:
             if part is not None:
-                self._part(part, inner, "".join(f" {self._again(v.name)}" for v in written))
+                self._part(part, inner, "".join(f" {self._again(name)}" for name in first))
         after = [v for v in written if v.name in known]
         if loop:
             assigned = _assigned(statement, known)
@@ -332,3 +346,24 @@ def _assigned(loop: Loop, known: dict[str, Variable]) -> list[Variable]:
     for statement in walk(loop):
         names.update((name, None) for name, _ in _writes(statement.items))
     return [known[name] for name in names if name in known and known[name].mutable]
+
+
+def _counters(loop: Loop, known: dict[str, Variable]) -> list[str]:
+    """Return the integers that a ``for`` loop changes in its last expression and that start at no literal."""
+    ends = [at for at, item in enumerate(loop.items) if item.text == ";"]
+    if len(ends) != 2:
+        return []
+    start, step = loop.items[: ends[0]], loop.items[ends[1] + 1 :]
+    constant = {items[at - 1].text for items in [start] for at in range(1, len(items) - 1) if _is_literal(items, at)}
+    names = dict.fromkeys(name for name, _ in _writes(step))
+    found = [known[name] for name in names if name in known and name not in constant]
+    return [variable.name for variable in found if variable.mutable and variable.kind in ("other", "unknown")]
+
+
+def _is_literal(items: Sequence[Token], at: int) -> bool:
+    """Whether a number is all that follows the ``=`` at an index."""
+    return (
+        items[at].text == "="
+        and items[at + 1].kind == "number"
+        and (at + 2 == len(items) or items[at + 2].text in (",", ";"))
+    )

@@ -7,7 +7,7 @@ as in ``REPEAT(i, 3) { ... }``, counts as a loop.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing
 
@@ -59,9 +59,21 @@ class Branch(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Loop(Statement):
-    """A ``for``, ``while`` or ``do`` with its statement; ``items`` has the tokens in its parentheses."""
+    """A ``for``, ``while`` or ``do`` with its statement; ``items`` has the tokens in its parentheses.
+
+    Attributes
+    ----------
+    part : Statement
+        The statement that is repeated.
+    word : str
+        ``"for"``, ``"while"``, ``"do"``, or empty for a macro.
+    keyword : int
+        The offset of the word.
+    """
 
     part: Statement | None = None
+    word: str = ""
+    keyword: int = 0
 
 
 def parse_block(items: Sequence[Token], at: int) -> Block:
@@ -113,7 +125,7 @@ def _statement(items: Sequence[Token], at: int, limit: int) -> tuple[Statement, 
         part, index = _statement(items, close + 1, limit)
         condition = tuple(items[head + 2 : close])
         if word != "if":
-            return Loop(condition, start, part.end, part), index
+            return Loop(condition, start, part.end, part, word, items[head].start), index
         parts = [part]
         if index < limit and items[index].text == "else":
             other, index = _statement(items, index + 1, limit)
@@ -122,7 +134,7 @@ def _statement(items: Sequence[Token], at: int, limit: int) -> tuple[Statement, 
     if word == "do":
         part, index = _statement(items, head + 1, limit)
         single, index = _single(items, index, limit)
-        return Loop(single.items, start, single.end, part), index
+        return Loop(single.items, start, single.end, part, word, items[head].start), index
     if word in _SWITCHES:
         close = closing(items, head + 1) if after == "(" else head
         if items[close + 1].text == "{":
@@ -136,7 +148,7 @@ def _statement(items: Sequence[Token], at: int, limit: int) -> tuple[Statement, 
             return Statement(tuple(items[head : index + 1]), start, items[index].end), index + 1
     if after == ":" and items[head].kind == "word" and head + 2 < limit and items[head + 2].text in _LOOPS:
         inner, index = _statement(items, head + 2, limit)
-        return (Loop(inner.items, start, inner.end, inner.part) if isinstance(inner, Loop) else inner), index
+        return (replace(inner, start=start) if isinstance(inner, Loop) else inner), index
     return _single(items, at, limit)
 
 
