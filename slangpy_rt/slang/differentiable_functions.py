@@ -143,7 +143,7 @@ def declared_variables(items: Sequence[Token]) -> Iterator[Variable]:
         kind = kind_of(type_) if type_ else "unknown"
         yield Variable(name.text, kind, type_, items[at].text == "var" and not immutable, given)
         return
-    type_, at = _type(items, at)
+    type_, at = named_type(items, at)
     while type_ and at < len(items) and items[at].kind == "word":
         name = items[at].text
         at += 1
@@ -232,7 +232,6 @@ def _bodies(items: Sequence[Token], opening: int) -> Iterator[tuple[str, int]]:
 def _head(items: Sequence[Token], at: int) -> tuple[str, str, tuple[Variable, ...], int]:
     """Return the name, result type, parameters and the index of the brace of a function; -1 if it has no body."""
     name, returns, parameters, start = "", "", None, at
-    generics: set[str] = set()
     while at < len(items):
         word = items[at].text
         if word == "{":
@@ -248,13 +247,13 @@ def _head(items: Sequence[Token], at: int) -> tuple[str, str, tuple[Variable, ..
                 name = _name_before(items, at)
                 modern = any(t.text == "func" for t in items[start:at])
                 returns = "".join(t.text for t in items[start : at - 1] if t.text not in _MODIFIERS and t.text != "func")
-                parameters = list(_parameters(items[at + 1 : close], modern, generics))
+                parameters = list(_parameters(items[at + 1 : close], modern))
             at = close
         at += 1
     return name, returns, tuple(parameters or ()), -1
 
 
-def _parameters(items: Sequence[Token], modern: bool, generics: set[str]) -> Iterator[Variable]:
+def _parameters(items: Sequence[Token], modern: bool) -> Iterator[Variable]:
     for part in _split(items):
         words = {t.text for t in part}
         at = 0
@@ -262,11 +261,11 @@ def _parameters(items: Sequence[Token], modern: bool, generics: set[str]) -> Ite
             name, at = part[0].text, 2
             while at < len(part) and part[at].text in _MODIFIERS:
                 at += 1
-            type_, at = _type(part, at)
+            type_, at = named_type(part, at)
         else:
             while at < len(part) and part[at].text in _MODIFIERS:
                 at += 1
-            type_, at = _type(part, at)
+            type_, at = named_type(part, at)
             name = part[at].text if at < len(part) and part[at].kind == "word" else ""
             at += 1
             while at < len(part) and part[at].text == "[":
@@ -279,7 +278,7 @@ def _parameters(items: Sequence[Token], modern: bool, generics: set[str]) -> Ite
         yield Variable(name, kind_of(type_), type_, not fixed, not ("out" in words), "no_diff" not in words)
 
 
-def _type(items: Sequence[Token], at: int) -> tuple[str, int]:
+def named_type(items: Sequence[Token], at: int) -> tuple[str, int]:
     """Return the type at an index as text without spaces, and the index after it; empty if there is none."""
     start = at
     if at < len(items) and items[at].text in ("struct", "typename"):
