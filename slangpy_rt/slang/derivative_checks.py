@@ -1,6 +1,6 @@
 """Refuses derivatives that Slang computes wrongly and that no rebinding mends, with the function's name and line.
 
-- A ``[TreatAsDifferentiable]`` function returns 0 in a derivative, in place of its value.
+- A ``[TreatAsDifferentiable]`` function that writes to a parameter ends Slang's process in a derivative.
 - A struct that is not ``IDifferentiable`` drops the derivatives of the values that it is made of. Slang reports an
   assignment to its fields, and says nothing of ``P p = {x, y};`` and ``P(x, y)``.
 - A ``property`` with ``[Differentiable]`` accessors ends Slang's process.
@@ -21,6 +21,7 @@ from slangpy_rt.slang.differentiable_functions import (
     differentiable_functions,
     kind_of,
     named_type,
+    treated_functions,
 )
 from slangpy_rt.slang.statements import walk
 from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, macro_bodies, tokens
@@ -78,8 +79,7 @@ class Facts:
     callers : tuple of Caller
         Its differentiable functions.
     treated : mapping of str to int
-        Its ``[TreatAsDifferentiable]`` functions with a result or ``out`` parameter of floating-point type, and their
-        lines.
+        Its ``[TreatAsDifferentiable]`` functions that ``rebinding`` leaves as they are, and their lines.
     structs : mapping of str to tuple of str
         The structs with floating-point fields, and the interfaces that each implements.
     """
@@ -97,12 +97,10 @@ def facts(path: str, text: str) -> Facts:
     callers = []
     for function in differentiable_functions(text)[0]:
         callers.append(_caller(text, function))
-    treated: dict[str, int] = {}
+    treated = {f.name.text: _line(text, f.name.start) for f in treated_functions(text) if not f.end}
     structs: dict[str, tuple[str, ...]] = {}
     for start, end in [(0, len(text)), *macro_bodies(text)]:
-        items = tokens(text, start, end)
-        treated |= {name: _line(text, offset) for name, offset in _treated(items)}
-        for name, bases in _structs(items):
+        for name, bases in _structs(tokens(text, start, end)):
             structs[name] = (*structs.get(name, ()), *bases)
     return Facts(path, tuple(callers), treated, structs)
 
@@ -172,9 +170,8 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
                 file, line = treated[name]
                 raise CompileError(
                     f"{path}:{caller.lines.get(name, 0)}: {caller.name} calls '{name}' ({file}:{line}), which is "
-                    "[TreatAsDifferentiable]: in derivatives, Slang 2026.12 takes 0 for its result. Make it "
-                    "[Differentiable], and detach(...) what must have no gradient; or take the attribute away and "
-                    f"write no_diff {name}(...)."
+                    "[TreatAsDifferentiable] and writes to a parameter: Slang 2026.12 loses its values in derivatives. "
+                    "Make it [Differentiable], and detach(...) the values without gradients."
                 )
             for made in caller.made:
                 bases = structs.get(made.type)
@@ -227,17 +224,6 @@ def _made(items: tuple[Token, ...], returns: str) -> Iterator[tuple[str, int, tu
             yield returns, item.start, inside
         elif before.kind == "word" and (at < 2 or items[at - 2].text not in (".", "::")):
             yield before.text, item.start, inside
-
-
-def _treated(items: list[Token]) -> Iterator[tuple[str, int]]:
-    for at, item in enumerate(items):
-        if item.text != "TreatAsDifferentiable" or items[at - 1].text not in ("[", ","):
-            continue
-        opening = next((k for k in range(at, len(items)) if items[k].text in "(;{"), -1)
-        if opening > 0 and items[opening].text == "(" and items[opening - 1].kind == "word":
-            words = [i.text for i in items[at:opening]]
-            if not any(kind_of(word) == "other" and word != "void" for word in words):
-                yield items[opening - 1].text, item.start
 
 
 def _structs(items: list[Token]) -> Iterator[tuple[str, tuple[str, ...]]]:

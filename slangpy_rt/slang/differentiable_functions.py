@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from slangpy_rt.slang.statements import Block, parse_block
@@ -94,6 +95,31 @@ class DifferentiableFunction:
     body: Block
 
 
+@dataclass(frozen=True, slots=True)
+class TreatedFunction:
+    """A ``[TreatAsDifferentiable]`` function.
+
+    Attributes
+    ----------
+    name : Token
+        Its name.
+    attribute : tuple of int
+        The offsets of the attribute's brackets, if it stands alone in them.
+    head : str
+        Its declaration without attributes, up to the brace.
+    arguments : tuple of str
+        The names of its parameters.
+    end : int
+        The offset after its body; 0 if it has none, or if it writes to a parameter or its object.
+    """
+
+    name: Token
+    attribute: tuple[int, int]
+    head: str
+    arguments: tuple[str, ...]
+    end: int
+
+
 def differentiable_functions(text: str) -> tuple[list[DifferentiableFunction], list[tuple[str, int]]]:
     """Return the differentiable functions in a text, and the name and offset of each that cannot be read."""
     found: list[DifferentiableFunction] = []
@@ -103,6 +129,17 @@ def differentiable_functions(text: str) -> tuple[list[DifferentiableFunction], l
             items = tokens(text, start, end)
             _collect(items, found, unreadable)
     return found, unreadable
+
+
+def treated_functions(text: str) -> Iterator[TreatedFunction]:
+    """Yield the ``[TreatAsDifferentiable]`` functions in a text."""
+    for start, end in [(0, len(text)), *macro_bodies(text)] if "TreatAsDifferentiable" in text else ():
+        items = tokens(text, start, end)
+        for at, item in enumerate(items):
+            if item.text == "TreatAsDifferentiable" and items[at - 1].text in ("[", ",") and at + 1 < len(items):
+                with suppress(UnbalancedBrackets):
+                    if found := _treated(items, at):
+                        yield found
 
 
 def writing_functions(text: str) -> set[str]:
@@ -204,6 +241,24 @@ def _collect(
         except UnbalancedBrackets:
             unreadable.append((name, items[at].start))
             at += 1
+
+
+def _treated(items: Sequence[Token], at: int) -> TreatedFunction | None:
+    opening = next((k for k in range(at, -1, -1) if items[k].text == "["), 0)
+    close = closing(items, opening)
+    start = close + 1
+    while items[start].text == "[":
+        start = closing(items, start) + 1
+    name, returns, parameters, brace = _head(items, start)
+    index = next((k for k in range(start, len(items)) if items[k].text == name), 0)
+    if not name or not index:
+        return None
+    head = [item.text for item in items[start:brace]] if brace > 0 else []
+    plain = close == opening + 2 and brace > 0 and returns != "void"
+    plain &= {"out", "inout", "ref", "mutating", "_spy_"}.isdisjoint(i.text for i in items[opening:brace])
+    end = items[closing(items, brace)].end if plain else 0
+    names = tuple(p.name for p in parameters)
+    return TreatedFunction(items[index], (items[opening].start, items[close].end), " ".join(head), names, end)
 
 
 def _bodies(items: Sequence[Token], opening: int) -> Iterator[tuple[str, int]]:

@@ -11,11 +11,14 @@ stands, and four faults of Slang 2026.12 need another kind of instruction at tha
   ``x = same(x);`` follows the call.
 - Two variables of one type that change in a branch, one of them by a component, may get one register. The component's
   assignments are put between two statements ``p = same(p);``.
+- A ``[TreatAsDifferentiable]`` function returns 0 in a derivative, in place of its value. It becomes a differentiable
+  function that calls one without the attribute by ``no_diff``.
 - The compiler crashes on the derivative of a ``for`` loop whose counter starts at a value that is no constant, and of
   ``while`` loops that are nested or hold ``continue``. ``i = same(i);`` begins the body of such a ``for`` loop, and
   ``while (c)`` becomes ``for (; c; )``.
 
-Only whole statements are inserted, so lines keep their numbers. Functions that cannot be read as statements stay.
+Only whole statements are inserted, so lines keep their numbers. Functions that cannot be read as
+statements stay.
 """
 
 from __future__ import annotations
@@ -31,12 +34,16 @@ from slangpy_rt.slang.differentiable_functions import (
     Variable,
     declared_variables,
     differentiable_functions,
+    TreatedFunction,
     kind_of,
+    treated_functions,
     writing_functions,
 )
 from slangpy_rt.slang.statements import Block, Branch, Loop, Statement, walk
 from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing
 
+# A [TreatAsDifferentiable] function of this prefix has lost the attribute.
+_CONSTANT = "_spy_constant_"
 # Functions of Slang's core module with ``out`` parameters that have derivatives.
 _CORE = frozenset(("sincos", "modf", "frexp"))
 # Functions of Slang's core module that return scalars for scalars.
@@ -96,11 +103,27 @@ def rebinding_edits(text: str, others: Iterable[str], same: str) -> list[Edit]:
     edits: list[Edit] = []
     for function in functions:
         edits += _Rebinding(function, writers, same).edits()
+    for treated in treated_functions(text):
+        edits += _constant_edits(treated)
     merged: dict[int, Edit] = {}
     for edit in edits:
         before = merged.get(edit.offset, Edit(edit.offset, ""))
         merged[edit.offset] = Edit(edit.offset, before.text + edit.text, before.replaced + edit.replaced)
     return [merged[offset] for offset in sorted(merged)]
+
+
+def _constant_edits(function: TreatedFunction) -> list[Edit]:
+    """Return the edits that make a function call one without the attribute, as a constant."""
+    if not function.end:
+        return []
+    start, end = function.attribute
+    head = f"[Differentiable] {function.head}"
+    body = f"{{ return no_diff {_CONSTANT}{function.name.text}({', '.join(function.arguments)}); }}"
+    return [
+        Edit(start, "", end - start),
+        Edit(function.name.start, _CONSTANT),
+        Edit(function.end, f" {head} {body}"),
+    ]
 
 
 def applied(text: str, edits: Sequence[Edit]) -> str:
