@@ -287,7 +287,9 @@ FORMS = [
     Form(
         "An `out` or `inout` argument before a loop",
         "out",
-        "[Differentiable] void io(float x, out float y) { y = sin(x); } " + D + "float f(float a) { float x; io(a, x); "
+        "[Differentiable] void io(float x, out float y) { y = sin(x); } "
+        + D
+        + "float f(float a) { float x; io(a, x); "
         "float p = a; [MaxIters(2)] for (int i = 0; i < 2; ++i) p = x * p; return p; }",
         (np.array(0.5),),
         _sines,
@@ -364,6 +366,75 @@ FORMS = [
         (V, K),
         _both,
     ),
+    # Elements of one variable that are read in one block.
+    *(
+        Form(
+            "Elements by an index that is no literal",
+            name,
+            D + f"float f(float3 v, float n) {{ int j = int(n); {body} }}",
+            (V, np.array(0.5)),
+            same,
+        )
+        for name, body, same in [
+            ("a vector", "return v[0] * v[j];", lambda v, n: v[0] ** 2),
+            ("a vector, three times", "return v[j] * v[j] + v[j + 1] * v[0];", lambda v, n: v[0] ** 2 + v[0] * v[1]),
+            ("statements", "float r = v[j]; r *= 2; return r * v[0];", lambda v, n: 2 * v[0] ** 2),
+            (
+                "an array",
+                "float e[3] = {v.x, v.y, v.z}; int l = 2 * j; return e[l] * e[j] + e[l];",
+                lambda v, n: v[0] ** 2 + v[0],
+            ),
+            (
+                "a loop",
+                "float s = 0; [MaxIters(3)] for (int i = 0; i < 3; ++i) s += v[i] * v[2 - i]; return s;",
+                lambda v, n: v @ v[::-1],
+            ),
+            (
+                "a matrix",
+                "float2x2 m = float2x2(v.x, v.y, v.z, v.x); return m[j].x * m[0].y;",
+                lambda v, n: v[0] * v[1],
+            ),
+        ]
+    ),
+    Form(
+        "Elements by an index that is no literal",
+        "an array in a struct",
+        "struct A : IDifferentiable { float e[3]; }; "
+        + D
+        + "float f(float3 v, float n) { int j = int(n); A a; a.e[0] = v.x; a.e[1] = v.y; a.e[2] = v.z; "
+        "return a.e[j] * a.e[0]; }",
+        (V, np.array(0.5)),
+        lambda v, n: v[0] ** 2,
+    ),
+    Form(
+        "Functions",
+        "fmod",
+        D + "float f(float2 p, float2 q) { return fmod(p.x, q.x) * q.y; }",
+        (np.array([2.3, 0]), P),
+        lambda p, q: np.fmod(p[0], q[0]) * q[1],
+    ),
+    Form(
+        "Functions",
+        "fmod of vectors",
+        D + "float2 f(float2 p, float2 q) { return fmod(p, q) + fmod(p, 0.7f); }",
+        (np.array([2.3, -1.9]), Q),
+        lambda p, q: np.fmod(p, q) + np.fmod(p, 0.7),
+    ),
+    *(
+        Form("`return` in a loop", name, D + f"float f(float3 v, float k) {{ {body} }}", (V, K), same)
+        for name, body, same in [
+            (
+                "while",
+                "int t = 0; [MaxIters(2)] while (t < 1) { if (v.x > 0.2) return 0.5 * k; t = 1; } return 0.5;",
+                lambda v, k: 0.5 * k,
+            ),
+            (
+                "for",
+                "[MaxIters(2)] for (int i = 0; i < 2; ++i) { if (v.x > 0.2) return 0.5 * k; } return 0.5;",
+                lambda v, k: 0.5 * k,
+            ),
+        ]
+    ),
     # Functions whose result is a constant for derivatives.
     *(
         Form("[TreatAsDifferentiable]", name, text + D + f"float f(float k) {{ {body} }}", (K,), same)
@@ -422,7 +493,13 @@ FORMS = [
     ),
     # Loops on which the compiler crashes.
     *(
-        Form("Loops", name, D + f"float f(float x, float n) {{ float r = 0; {body} return r; }}", (K, np.array(0.5)), same)
+        Form(
+            "Loops",
+            name,
+            D + f"float f(float x, float n) {{ float r = 0; {body} return r; }}",
+            (K, np.array(0.5)),
+            same,
+        )
         for name, body, same in [
             (
                 "a start that is known at run time",
