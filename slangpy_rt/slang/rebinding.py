@@ -470,12 +470,15 @@ def _assigned(loop: Loop, known: dict[str, Variable]) -> list[Variable]:
 
 
 def _counters(loop: Loop, known: dict[str, Variable]) -> list[str]:
-    """Return the integers that a ``for`` loop changes in its last expression and that start at no literal."""
+    """Return the integers that a ``for`` loop changes in its last expression and that start at no literal.
+
+    A loop that is unrolled, or of which the compiler finds the number of rounds, starts at a constant.
+    """
     ends = [at for at, item in enumerate(loop.items) if item.text == ";"]
-    if len(ends) != 2:
+    if len(ends) != 2 or not any(item.text == "MaxIters" for item in loop.attributes):
         return []
     start, step = loop.items[: ends[0]], loop.items[ends[1] + 1 :]
-    constant = {items[at - 1].text for items in [start] for at in range(1, len(items) - 1) if _is_literal(items, at)}
+    constant = {start[at - 1].text for at in range(1, len(start) - 1) if _is_literal(start, at)}
     names = dict.fromkeys(name for name, _ in _writes(step))
     found = [known[name] for name in names if name in known and name not in constant]
     return [variable.name for variable in found if variable.mutable and variable.kind in ("other", "unknown")]
@@ -483,8 +486,7 @@ def _counters(loop: Loop, known: dict[str, Variable]) -> list[str]:
 
 def _is_literal(items: Sequence[Token], at: int) -> bool:
     """Whether a number is all that follows the ``=`` at an index."""
-    return (
-        items[at].text == "="
-        and items[at + 1].kind == "number"
-        and (at + 2 == len(items) or items[at + 2].text in (",", ";"))
-    )
+    if items[at].text != "=":
+        return False
+    at += 2 if items[at + 1].text in ("-", "+") else 1
+    return at < len(items) and items[at].kind == "number" and (at + 1 == len(items) or items[at + 1].text == ",")
