@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import NESTING, Target
+from slangpy_rt.slang.corrections.emission import Emission
+from slangpy_rt.slang.corrections.swizzled_stores import with_swizzled_stores
 from slangpy_rt.slang.cpp_functions import lacking_function, with_functions
 from slangpy_rt.slang.cpp_half import with_half
 from slangpy_rt.slang.cpp_lanes import with_lanes
@@ -39,7 +41,6 @@ from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, wit
 from slangpy_rt.slang.spirv_locals import local_bytes
 from slangpy_rt.slang.spirv_math import lacking_double, rounded_double, with_doubles
 from slangpy_rt.slang.spirv_zeros import with_zeros
-from slangpy_rt.slang.swizzled_stores import with_swizzled_stores
 from slangpy_rt.slang.text import blank, deepest, longest_chain
 
 # The longest chain of statements nested without brackets. Slang's time grows with its square: 2.2 s for 5000 nested
@@ -219,16 +220,17 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
     statics : bool
         Whether the modules may have static variables that are not ``const``.
     """
+    emission = Emission(form, double_math, statics)
     if form == "spirv":
         code = with_zeros(code) if statics else code
         code = with_heap(with_negatives(with_integers(with_doubles(code, double_math))))
     elif form == "cuda":
         code = with_functions(with_narrow_integers(with_cuda_textures(code), form), form)
-        code = with_calls(with_swizzled_stores(zeroed(code), form))
+        code = with_calls(with_swizzled_stores(zeroed(code), emission))
     elif form == "hlsl":
         code = with_hlsl_negatives(code)
     elif form == "cpp":
-        code = with_swizzled_stores(with_functions(with_narrow_integers(with_textures(code), form), form), form)
+        code = with_swizzled_stores(with_functions(with_narrow_integers(with_textures(code), form), form), emission)
         return with_lanes(with_half(with_division(code, form)))
     return with_division(code, form)
 
