@@ -231,16 +231,6 @@ def emitted_name(name: str) -> str:
     return ("U" if name.startswith("_S") else "") + re.sub("_+", "_", "".join(letters)).rstrip("_")
 
 
-def zeroed(code: bytes) -> bytes:
-    """Return CUDA code in which static variables, members of a struct KernelContext, are initialized with zeros.
-
-    ``KernelContext_0 kernelContext_0;`` becomes ``KernelContext_0 kernelContext_0 = {};``.
-    """
-    if b"KernelContext_" not in code:
-        return code
-    return re.sub(rb"^( +KernelContext_\d+ kernelContext_\d+);$", rb"\1 = {};", code, flags=re.M)
-
-
 def exported(code: bytes, entry: str) -> bytes:
     """Return C++ code that exports the function `entry` under its plain name, with global variables of each call.
 

@@ -21,6 +21,7 @@ from slangpy_rt.slang.call_layout import call_layout, hashed_strings
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.core_functions import explained
+from slangpy_rt.slang.corrections.spirv_math import has_doubles
 from slangpy_rt.slang.cuda_methods import lacking_methods
 from slangpy_rt.slang.emitted import context_variables, exported
 from slangpy_rt.slang.files import check_imports, dependencies, names_files, places, reachable, telling
@@ -43,7 +44,6 @@ from slangpy_rt.slang.shader_modules import (
     needs_library,
     program_folders,
 )
-from slangpy_rt.slang.spirv_math import has_doubles
 from slangpy_rt.slang.static_variables import changes_statics, has_statics
 from slangpy_rt.slang.target_code import check_text, checked, completed, takes_textures
 from slangpy_rt.slang.text import RESERVED, docs, entry_attributes, prepare, undefining

@@ -83,7 +83,7 @@ def _corrections() -> int:
     print(f"Slang {library.build_tag}\n\ncorrections of what it writes")
     found = compiler_verdicts(library)
     for name, states in rows(found):
-        print(f"  {name:28}{states}")
+        print(f"  {name:38}{states}")
     return 0 if all(each.state == "needed" for each in found) else 1
 
 

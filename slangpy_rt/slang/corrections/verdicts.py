@@ -17,12 +17,12 @@ from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.corrections.canary import Answer
 from slangpy_rt.slang.corrections.correction import Correction
 from slangpy_rt.slang.corrections.emission import Emission
+from slangpy_rt.slang.corrections.spirv_math import has_doubles
 from slangpy_rt.slang.emitted import exported
 from slangpy_rt.slang.library import Library, failure, taken
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.session import Session
-from slangpy_rt.slang.spirv_math import has_doubles
 
 State = Literal["needed", "obsolete", "does not match any more", "not tried"]
 # Returns the numbers that the function ``canary`` of C++ code writes.
