@@ -120,6 +120,7 @@ class Session(CompilerSession):
         self._walked: set[int] = set()
         with library.lock:
             self._native = NativeSession(library, target, search_paths, defines)
+            self.build_tag = library.build_tag
 
     def load_module(self, name: str, path: str, source: str) -> ModuleInfo:
         with self._library.lock:

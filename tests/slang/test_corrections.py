@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slangpy_rt.backends.cpu.compile import find_compiler
+from slangpy_rt.core.config import CONFIG
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.corrections.canary import Canary
 from slangpy_rt.slang.corrections.correction import Correction
@@ -16,7 +17,7 @@ from slangpy_rt.tools.canaries import compiler_verdicts, run_canary
 
 @pytest.fixture(scope="module")
 def library() -> Library:
-    return Library()
+    return Library(CONFIG.slang_lib)
 
 
 @pytest.fixture(scope="module")
