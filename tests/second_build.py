@@ -3,9 +3,9 @@
     python -m tests.second_build                              all tests of texts and calls; an hour on two cores
     python -m tests.second_build tests/slang tests/golden     the arguments of pytest in their place
 
-The wheel of ``tests/second_build.txt`` is downloaded into a folder that is kept, and the library of the compiler in it
-is what ``SLANGPY_RT_SLANG_LIB`` then names. The table of ``doctor --compiler`` comes first. The exit status is that of
-pytest, or 1 if a correction is obsolete or does not match the build.
+The wheel of ``tests/second_build.txt`` is downloaded into a folder that is kept, and ``SLANGPY_RT_SLANG_LIB`` names
+the library of the compiler in it. The table of ``doctor --compiler`` comes first. The exit status is that of pytest,
+or 1 if a correction is obsolete or does not match the build.
 """
 
 from __future__ import annotations

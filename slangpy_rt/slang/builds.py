@@ -1,6 +1,6 @@
 """The builds of the Slang compiler that this version was tested with, and the warning about any other one.
 
-A newer build may be used: whether it writes code that the corrections recognize, ``doctor --compiler`` tells.
+A newer build may be used: ``doctor --compiler`` tries whether it writes code that the corrections recognize.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def warn_of_build(tag: str) -> None:
     if tag not in TESTED_BUILDS:
         warnings.warn(
             f"Slang {tag} is not among the builds that this version of slangpy_rt was tested with "
-            f"({', '.join(TESTED_BUILDS)}); `python -m slangpy_rt doctor --compiler` tells which of the corrections "
-            "that its code needs still fit it.",
+            f"({', '.join(TESTED_BUILDS)}); `python -m slangpy_rt doctor --compiler` lists which corrections of "
+            "its code it still needs.",
             stacklevel=2,
         )

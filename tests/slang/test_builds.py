@@ -20,7 +20,7 @@ from slangpy_rt.slang.library import Library
 ROOT = Path(__file__).parents[2]
 SAID = (
     r"^Slang 2099\.1 is not among the builds that this version of slangpy_rt was tested with \(.*\); "
-    r"`python -m slangpy_rt doctor --compiler` tells which of the corrections that its code needs still fit it\.$"
+    r"`python -m slangpy_rt doctor --compiler` lists which corrections of its code it still needs\.$"
 )
 
 

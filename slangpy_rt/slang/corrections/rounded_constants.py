@@ -71,7 +71,7 @@ def derived(name: str) -> str:
 
 
 def with_constants(code: bytes) -> tuple[bytes, bool]:
-    """Return C++ or CUDA code with the right constants, and whether it now calls functions of ``cpp_functions``.
+    """Return C++ or CUDA code with the right constants, and whether it now calls functions of ``prelude_functions``.
 
     These are ``_spy_exp10<double>``, ``_spy_sinpi<double>``, ``_spy_cospi<double>`` and ``_spy_tanpi<double>``, which
     become the bodies of ``exp10_0`` and so on.
