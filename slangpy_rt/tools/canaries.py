@@ -35,7 +35,8 @@ def run_canary(code: bytes, count: int) -> tuple[float, ...]:
     """Compile C++ code, run its function ``canary`` and return the numbers that it writes."""
     binary = compile_library(code, Prepared(DiskCache(None, 0)))
     values = (ctypes.c_float * count)()
-    with tempfile.TemporaryDirectory(prefix="slangpy_rt-") as folder:
+    # A library that is loaded cannot be removed on Windows.
+    with tempfile.TemporaryDirectory(prefix="slangpy_rt-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "canary.so"
         file.write_bytes(binary)
         ctypes.CDLL(str(file)).canary(values)
