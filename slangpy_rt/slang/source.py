@@ -28,6 +28,7 @@ from slangpy_rt.core.types import (
     from_json,
     to_json,
 )
+from slangpy_rt.slang.code_digest import code_digest
 from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.file_states import FileStates
 from slangpy_rt.slang.files import Places, checked, first_file, read_source, working_directory
@@ -43,9 +44,6 @@ Defines = tuple[tuple[str, str], ...]
 # A module's path, text (None for that of the file), macros and constants, and the recipes of linked modules.
 Recipe = tuple[str, "str | None", Defines, dict[str, Any], tuple[Any, ...]]
 
-# A number in the cache key of a module's declarations. It has to be raised when the same text gives other
-# declarations, or becomes another text for the compiler.
-_REFLECTION = 16
 # A module whose files are written while Slang reads them is loaded again: the number of attempts, and the pause
 # after each, in seconds.
 _TRIES, _PAUSE = 10, 0.02
@@ -99,7 +97,7 @@ class Source:
         The module's declarations.
     digest : str
         A digest that differs whenever the text, a file that it includes or imports, a define, a constant, a linked
-        module or the compiler differs.
+        module, the compiler or this package's code differs.
     """
 
     def __init__(
@@ -144,7 +142,7 @@ class Source:
         self._found: dict[tuple[str, ...], Any] = {}
         self._lock = threading.Lock()
         key = cache.key(
-            *("module", _REFLECTION, self.name, path, self.text, self._search_paths, defines, compiler_version()),
+            *("module", code_digest(), self.name, path, self.text, self._search_paths, defines, compiler_version()),
             target.format,
             target.entry,
             target.flags,
@@ -162,7 +160,7 @@ class Source:
         self.info: ModuleInfo = info
         self._exports: dict[str, str] = dict(kv for source in self._linked for kv in source._exports.items())
         self._exports |= export_constants(f"module '{self.name}'", self.constants, constants or {})
-        self.digest: str = cache.key(key, info.dependencies, shaders().digest, tuple(self._exports.values()))
+        self.digest: str = cache.key(key, info.dependencies, tuple(self._exports.values()))
 
     @cached_property
     def imports(self) -> tuple[str, ...]:
