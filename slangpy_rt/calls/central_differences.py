@@ -1,0 +1,115 @@
+"""Central differences of functions in low precision: steps, extrapolation, and how far a difference can be trusted.
+
+Functions here take and return NumPy arrays; none of them calls a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+# Each step is four times the one before; the smallest is 2 ** first. Differences of floats lose half of their digits
+# at 2 ** -12, where those of a smooth function are exact to 1e-7 of the function's change.
+_RATIO = 4.0
+_FIRST = {"half": -6, "bfloat16": -4, "float": -12, "double": -22}
+_COUNT = {"half": 3, "bfloat16": 2, "float": 5, "double": 6}
+# An argument moves by its own size, or by this share of the mean size where it is smaller.
+_LEAST = 0.125
+
+
+class Directions(NamedTuple):
+    """A direction of an argument, and steps along it that add up without rounding.
+
+    Attributes
+    ----------
+    direction : numpy.ndarray
+        As float64; numbers of the argument's own type hold it exactly.
+    steps : tuple of float
+        The smallest first.
+    """
+
+    direction: Array
+    steps: tuple[float, ...]
+
+
+class Slopes(NamedTuple):
+    """Derivatives by differences, and for each the estimate of its error."""
+
+    slope: Array
+    error: Array
+
+
+def directions(values: Array, scalar: str, random: np.random.Generator) -> Directions:
+    """Return a random direction of an argument whose numbers are of a Slang scalar.
+
+    ``values + step * direction`` is exact for each step, and for its negative.
+    """
+    steps = tuple([_RATIO**k * 2.0 ** _FIRST[scalar] for k in range(_COUNT[scalar])])
+    values = np.asarray(values, np.float64)
+    sizes = np.where(np.isfinite(values), np.abs(values), 0)
+    mean = sizes.mean() if sizes.size else 0.0
+    scale = np.maximum(sizes, _LEAST * mean if mean > 0 else 1.0)
+    signs = random.integers(0, 2, values.shape) * 2 - 1
+    moves = scale * random.uniform(0.5, 1, values.shape) * signs
+    # The spacing of numbers around the farthest point is a multiple of that around all others.
+    unit = spacing(sizes + steps[-1] * np.abs(moves), scalar)
+    return Directions(np.round(steps[0] * moves / unit) * unit / steps[0], steps)
+
+
+def spacing(sizes: Array, scalar: str) -> Array:
+    """Return the distance of neighboring numbers of a Slang scalar, at numbers of these sizes."""
+    bits, least = {"half": (10, -14), "bfloat16": (7, -126), "float": (23, -126), "double": (52, -1022)}[scalar]
+    exponents = np.frexp(sizes)[1] - 1
+    # By the next power of two, because a sum may reach it.
+    return np.ldexp(1.0, np.maximum(exponents + 1, least) - bits)
+
+
+def slopes(
+    steps: Sequence[float], ahead: Sequence[Array], behind: Sequence[Array], here: Array, noise: Array
+) -> Slopes:
+    """Return derivatives from values at both sides, extrapolated to a step of 0, and their errors.
+
+    Parameters
+    ----------
+    steps : sequence of float
+        The smallest first, each four times the one before.
+    ahead, behind : sequence of numpy.ndarray
+        For each step the values, as float64.
+    here : numpy.ndarray
+        The values at the point itself.
+    noise : numpy.ndarray
+        What rounding may change of a value.
+
+    Returns
+    -------
+    Slopes
+        Of all entries of Neville's scheme the one with the least error, as Ridders chose it. Errors are the changes
+        from the two entries before it, plus the noise, plus the kink: how much the differences ahead and behind
+        differ at the limit. Infinite where no difference is finite.
+    """
+    with np.errstate(all="ignore"):
+        row = [(a - b) / (2 * h) for h, a, b in zip(steps, ahead, behind, strict=True)]
+        rounding = [noise / h for h in steps]
+        best = np.full(here.shape, np.nan)
+        least = np.full(here.shape, np.inf)
+        power = 1.0
+        while len(row) > 1:
+            power *= _RATIO**2
+            new = [(power * fine - coarse) / (power - 1) for fine, coarse in zip(row, row[1:], strict=False)]
+            for k, value in enumerate(new):
+                error = np.maximum(np.abs(value - row[k]), np.abs(value - row[k + 1])) + rounding[k]
+                better = error < least
+                best, least = np.where(better, value, best), np.where(better, error, least)
+            row = new
+        bends = [(a + b - 2 * here) / h for h, a, b in zip(steps, ahead, behind, strict=True)]
+        limits = [
+            np.abs(_RATIO * fine - coarse) / (_RATIO - 1) for fine, coarse in zip(bends, bends[1:], strict=False)
+        ]
+        kink = np.fmin.reduce(limits) if limits else np.zeros(here.shape)
+    # Rounding bends differences by a few of its units, which the errors contain.
+    return Slopes(best, np.where(np.isfinite(kink), least + kink, np.inf))
