@@ -33,6 +33,7 @@ from slangpy_rt.core.shapes import Shape, broadcast, spread
 from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.runtime.foreign_stream import foreign_stream
 from slangpy_rt.textures.texture import Texture
 
 Array = npt.NDArray[Any]
@@ -40,6 +41,7 @@ Array = npt.NDArray[Any]
 # Arguments along whose dimensions a call may run.
 _WALKED = ("array", "computed", "tensor", "texel")
 _INDICES = (call_id, grid, thread_id, range_of)
+_COMPUTED = "a generator computes it"
 _DEEPEST = 32
 
 
@@ -212,7 +214,7 @@ class ArgumentCopies:
             )
         if bound.mode == "computed":
             if self._places is None:
-                return Constant(given, bound.type.name, "a generator computes it")
+                return Constant(given, bound.type.name, _COMPUTED)
             return self._indices(name, bound)
         if bound.mode in ("handle", "texel") or isinstance(value, Texture):
             if bound.access != "in":
@@ -224,8 +226,8 @@ class ArgumentCopies:
         if bound.mode == "pointer" and not isinstance(value, (NDBuffer, np.ndarray)):
             if may_write(bound.type):
                 raise UnsupportedError(
-                    f"{self._where}: argument '{name}' is an address, and check_grads does not copy what the function "
-                    "may write there; pass a Tensor."
+                    f"{self._where}: argument '{name}' is an address, and check_grads does not copy what the "
+                    "function may write there; pass a Tensor."
                 )
             return Constant(given, bound.type.name, "a pointer has no gradient")
         return self._leaf(name, bound, value, given, pair)
@@ -272,27 +274,23 @@ class ArgumentCopies:
         return np.array(host)
 
     def _indices(self, name: str, bound: Bound) -> Node:
-        """Return the numbers that a generator of indices has in the copied elements."""
+        """Return a generator of indices for the copied elements; of those of a whole call, its numbers."""
         assert self._places is not None and bound.generator is not None
         generator, type_ = bound.generator, bound.type
+        steps = [int(place[1] - place[0]) if len(place) > 1 else 1 for place in self._places]
+        dims = self.labels(bound.shape, bound.mapped)
+        if isinstance(generator, grid):
+            return Constant(generator.part(self.picked, steps, dims), type_.name, _COMPUTED)
+        if isinstance(generator, range_of):
+            return Constant(generator.part(self.picked[dims[0]], steps[dims[0]]), type_.name, _COMPUTED)
         at = np.meshgrid(*self._places, indexing="ij")
         nought = np.zeros(self.picked, np.int64)
+        # A vector counts the last dimension first.
+        numbers = at if type_.kind == "array" else at[::-1]
         if isinstance(generator, thread_id):
             numbers = [np.ravel_multi_index(tuple(at), self.shape) if at else nought]
-        elif isinstance(generator, call_id):
-            # A vector counts the last dimension first, and so does a number.
-            numbers = at[::-1]
-        else:
-            own = len(bound.shape)
-            values = generator.values()
-            terms = zip(values[:own], values[own:], self.labels(bound.shape, bound.mapped), strict=True)
-            # A dimension of 1 is broadcast, but for the one that the call has as well.
-            numbers = [nought + first + step * (at[d] if self.shape[d] > 1 else nought) for first, step, d in terms]
-            numbers = numbers[::-1]
         if type_.kind == "vector":
-            numbers += [nought] * (type_.shape[0] - len(numbers))
-        elif type_.kind == "array":
-            numbers = numbers[::-1]
+            numbers = [*numbers, *[nought] * (type_.shape[0] - len(numbers))]
         stored = storage(type_)
         assert stored is not None
         host = (np.stack(numbers, -1) if type_.shape else numbers[0]).astype(stored.dtype)
@@ -305,7 +303,11 @@ def plain(device: Any, value: Any, depth: int = 0) -> Any:
         return value
     stand_in = converter(type(value))
     if isinstance(stand_in, Adapter):
-        return stand_in.on(device, value.detach() if stand_in.asks_for_autograd(value) else value)
+        value = value.detach() if stand_in.asks_for_autograd(value) else value
+        packer = stand_in.packer(device, value, "in")
+        for find in packer.streams if packer is not None else ():
+            foreign_stream(device, find(value)).stream().synchronize()
+        return stand_in.on(device, value)
     if type(value) in (list, tuple):
         items = [plain(device, item, depth + 1) for item in value]
         return value if all(map(_is, items, value)) else type(value)(items)
@@ -348,13 +350,15 @@ def _joiner(bound: Bound, value: Any) -> Callable[[list[Any]], Any]:
 
 
 def _places(shape: Shape, most: int) -> tuple[Array, ...]:
-    """Return indices along each dimension of a call that pick at most ``most`` elements, the ends among them."""
+    """Return evenly spaced indices along each dimension of a call, which pick about ``most`` elements at most."""
     sizes = list(shape)
-    while np.prod(sizes, dtype=float) > most:
+    # A dimension of one element would be broadcast.
+    while np.prod(sizes, dtype=float) > most and max(sizes) > 2:
         widest = sizes.index(max(sizes))
         sizes[widest] = (sizes[widest] + 1) // 2
-    ends = zip(shape, sizes, strict=True)
-    return tuple([np.unique(np.linspace(0, max(n - 1, 0), min(n, size)).astype(np.int64)) for n, size in ends])
+    return tuple(
+        [np.arange(size) * ((n - 1) // (size - 1) if size > 1 else 1) for n, size in zip(shape, sizes, strict=True)]
+    )
 
 
 def _is(new: Any, old: Any) -> bool:

@@ -6,6 +6,7 @@ Functions here take and return NumPy arrays; none of them calls a kernel.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,16 +101,14 @@ def slopes(
         power = 1.0
         while len(row) > 1:
             power *= _RATIO**2
-            new = [(power * fine - coarse) / (power - 1) for fine, coarse in zip(row, row[1:], strict=False)]
+            new = [(power * fine - coarse) / (power - 1) for fine, coarse in pairwise(row)]
             for k, value in enumerate(new):
                 error = np.maximum(np.abs(value - row[k]), np.abs(value - row[k + 1])) + rounding[k]
                 better = error < least
                 best, least = np.where(better, value, best), np.where(better, error, least)
             row = new
         bends = [(a + b - 2 * here) / h for h, a, b in zip(steps, ahead, behind, strict=True)]
-        limits = [
-            np.abs(_RATIO * fine - coarse) / (_RATIO - 1) for fine, coarse in zip(bends, bends[1:], strict=False)
-        ]
+        limits = [np.abs(_RATIO * fine - coarse) / (_RATIO - 1) for fine, coarse in pairwise(bends)]
         kink = np.fmin.reduce(limits) if limits else np.zeros(here.shape)
     # Rounding bends differences by a few of its units, which the errors contain.
     return Slopes(best, np.where(np.isfinite(kink), least + kink, np.inf))

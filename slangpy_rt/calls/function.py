@@ -239,7 +239,8 @@ class Function(SlangCallable):
             args, own = values[: len(args)], values[len(args) :]
             prepared, values, _ = self._known(args, "tensor", dict(zip(named, own, strict=False)))
         copies, dispatch, out = prepared.recorded(values)
-        return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies))
+        check = prepared.pending(values)
+        return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies), check)
 
     def dispatch(self, threads: Any = None, /, *args: Any, **named: Any) -> None:
         """Run a function without ``[numthreads]`` once for each thread, whose index is its first parameter.
@@ -486,11 +487,17 @@ class Function(SlangCallable):
             call: PreparedCall = asking.call_for_autograd(self._base or self, args, names)
             return call
         made = prepare_call(scope, self.name, self.overloads, args, names, result, options, values)
+        count = len(args) - len(names)
+        if options.derivative and self._device.debug:
+            from slangpy_rt.calls.checked_derivative import CheckedDerivative
+
+            checked: Any = CheckedDerivative(made, scope, self.name, self.overloads, options, count, names)
+            return cast("PreparedCall", checked)
         if options.derivative or not any(map(carries_gradients, args)):
             return made
         from slangpy_rt.calls.taped_call import TapedCall
 
-        taped: Any = TapedCall(made, self._base or self, len(args) - len(names), names)
+        taped: Any = TapedCall(made, self._base or self, count, names)
         return cast("PreparedCall", taped)
 
 

@@ -32,7 +32,7 @@ from slangpy_rt.calls.gradient_report import ArgumentRow, GradientReport, Result
 from slangpy_rt.calls.value_and_grad import takes_gradients
 from slangpy_rt.core.checks import whole
 from slangpy_rt.core.dtypes import BFLOAT16
-from slangpy_rt.core.errors import BindError, GradientError
+from slangpy_rt.core.errors import BindError, CompileError, GradientError, UnsupportedError
 from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import FunctionSig, SlangType
 from slangpy_rt.slang.text import blank, declarations
@@ -119,6 +119,8 @@ class GradientCheck:
         Tells of a value whether it has a gradient in the check, if it holds floats.
     pairs : bool
         Whether launches get numbers as DiffPairs where the caller passed them so; otherwise as Tensors.
+    excuses : bool
+        Whether ``fwds`` may be wrong where Slang has no forward derivative and ``bwds`` is right by differences.
 
     Raises
     ------
@@ -139,6 +141,7 @@ class GradientCheck:
         most: int,
         carries: Callable[[Any], bool],
         pairs: bool = False,
+        excuses: bool = True,
     ) -> None:
         maps = tuple([(key, how) for key, how in options.named_maps if key != "_result"])
         self._options = replace(options, derivative="", returns=None, named_maps=maps)
@@ -148,10 +151,12 @@ class GradientCheck:
         # A function may write to an array that a uniform holds.
         self._uniforms, self._names = tuple([_copied(scope, value) for value in uniforms]), names
         self._order = found.order
-        self._seed = seed
+        self._seed, self._excuses = seed, excuses
         self._random = np.random.default_rng(seed)
         self._prepared: dict[Any, PreparedCall] = {}
         self._forward_values: dict[Leaf, Array] = {}
+        # Why ``fwds`` cannot be called; empty if it can.
+        self._forward_fails = ""
         scope.device.synchronize()
         self._copies = ArgumentCopies(scope, found, args, most, carries, pairs)
         self.specs: set[Any] = set()
@@ -301,6 +306,7 @@ class GradientCheck:
         self._inputs: list[Quantity] = []
         self._outputs: list[Quantity] = []
         self._unused: list[Quantity] = []
+        self._every: list[Quantity] = []
         self._gradients: dict[Leaf, Array] = {}
         if self._any_gradient():
             self._backward(self._seeds)
@@ -350,6 +356,7 @@ class GradientCheck:
                 self._sort_leaf(leaf, part, (*path, place))
             return
         q = Quantity(leaf, path, bound.type)
+        self._every.append(q)
         reads = leaf.reads and leaf.carries and bound.grad_out is not None
         seeds = bound.access == "seed" and bound.mode != "tensor"
         writes = leaf.writes and leaf.carries and (bound.grad_in is not None or seeds)
@@ -384,10 +391,22 @@ class GradientCheck:
         found = directions(q.of(q.leaf.host), q.scalar, self._random)
         tangent = q.leaf.zeros()
         q.of(tangent)[...] = found.direction
-        self._forward_values, tangents = self._forward({q.leaf: tangent})
-        forward, scale = self._by_entry(q, tangents)
+        if not self._gradients[q.leaf].size or not all(self._copies.picked):
+            return ArgumentRow(q.name, q.type.name, "not checked", "the call has no elements")
         products = q.of(self._gradients[q.leaf]).astype(np.float64) * found.direction
         backward = self._of_leaf(q, products)
+        if not self._forward_fails:
+            try:
+                self._forward_values, tangents = self._forward({q.leaf: tangent})
+            except (BindError, CompileError, UnsupportedError) as error:
+                lines = [line for line in str(error).splitlines() if line.startswith("error")] or [str(error)]
+                self._forward_fails = f"fwds fails: {lines[0].partition(']: ')[2] or lines[0]}"
+        if self._forward_fails:
+            if not differences:
+                return ArgumentRow(q.name, q.type.name, "not checked", self._forward_fails)
+            forward, scale = np.full(backward.shape, np.nan), np.zeros(backward.shape)
+        else:
+            forward, scale = self._by_entry(q, tangents)
         with np.errstate(all="ignore"):
             scale = np.fmax(scale, self._of_leaf(q, np.abs(products)))
         noise = self._noise(q)
@@ -395,8 +414,8 @@ class GradientCheck:
         wrong, error = _compared(backward, forward, scale, tolerance, noise)
         # NaN times 0 is NaN in a tangent, where a gradient has no such product.
         lone = np.isfinite(backward) & ~np.isfinite(forward)
-        lost = ~np.isfinite(backward) & np.isfinite(forward)
-        bad = (wrong & ~lone) | lost
+        lost = ~np.isfinite(backward) & (np.isfinite(forward) | bool(self._forward_fails))
+        bad = ((wrong & ~lone) | lost) & (not self._forward_fails)
         slope, slope_error, unsure = None, None, np.ones(bad.shape, bool)
         if differences or bad.any():
             slope, slope_error = self._slopes(q, found.direction, found.steps)
@@ -408,10 +427,13 @@ class GradientCheck:
             off, off_error = _compared(backward, slope, size, allowed, noise + slope_error)
             off = (off | lost) & ~unsure
             confirmed = ~unsure & ~off
-            if self.may_lack_forward and bad.any() and confirmed[bad].all():
+            if self._excuses and bad.any() and confirmed[bad].all() and self.may_lack_forward:
                 return self._summary(q, "ok", backward, forward, error, slope, off_error, off, unsure, _NO_FORWARD)
             state = "wrong" if bad.any() or off.any() else "ok"
-            return self._summary(q, state, backward, forward, error, slope, off_error, bad | off, unsure)
+            if self._forward_fails and unsure.all():
+                state = "not checked"
+            reason = self._forward_fails
+            return self._summary(q, state, backward, forward, error, slope, off_error, bad | off, unsure, reason)
         return self._summary(q, "ok", backward, forward, error, None, None, bad, unsure)
 
     def _summary(
@@ -428,8 +450,6 @@ class GradientCheck:
         reason: str = "",
     ) -> ArgumentRow:
         """Return the row of an argument, with the numbers of its worst element."""
-        if not backward.size:
-            return ArgumentRow(q.name, q.type.name, "not checked", "the call has no elements")
         if not (np.isfinite(backward) | np.isfinite(forward)).any():
             return ArgumentRow(q.name, q.type.name, "not checked", "no derivative is finite at these arguments")
         rank = np.where(np.isnan(error), -1, error)
@@ -442,25 +462,22 @@ class GradientCheck:
                 difference, difference_error = float(slope[worst]), float(slope_error[worst])
             elif unsure.all() and not reason and state == "ok":
                 reason = "differences are too noisy"
+        by_forward = (None, None) if self._forward_fails else (float(forward[worst]), float(error[worst]))
         return ArgumentRow(
-            q.name, q.type.name, state, reason, float(backward[worst]), float(forward[worst]), float(error[worst]),
-            difference, difference_error,
-        )  # fmt: skip
+            q.name, q.type.name, state, reason, float(backward[worst]), *by_forward, difference, difference_error
+        )
 
     def _result_rows(self, arguments: Sequence[ArgumentRow]) -> Iterator[ResultRow]:
         """Yield the comparisons of the values by a call and by ``fwds``."""
-        if not self._inputs:
+        if not self._forward_values:
             return
         values = self._forward_values
-        excused = self.may_lack_forward and any(row.reason == _NO_FORWARD for row in arguments)
+        excused = any(row.reason == _NO_FORWARD for row in arguments)
         for leaf, value in self._values.items():
             for path, type_ in _scalars_of(leaf.element):
                 q = Quantity(leaf, path, leaf.type if not path else type_)
                 called = np.asarray(q.of(value))
                 by_forward = np.asarray(q.of(values[leaf]))
-                if not called.size:
-                    yield ResultRow(q.name, q.type.name, "not checked", "the call has no elements")
-                    continue
                 if called.dtype.kind != "f":
                     differs = called != by_forward
                     at = np.unravel_index(int(np.argmax(differs)), differs.shape)
@@ -573,28 +590,30 @@ class GradientCheck:
             for place, part in node.parts:
                 yield from self._names_of(part, f"{name}{place}")
         elif isinstance(node, Leaf):
-            every = (*self._inputs, *self._unused)
-            yield from [q.name for q in every if q.leaf is node] or [node.name]
+            yield from [q.name for q in self._every if q.leaf is node]
         else:
             yield name
 
     def _rest(self) -> Iterator[ArgumentRow]:
         """Yield the rows of the arguments that are not differentiated."""
         for p, k in zip(self._sig.params, self._order, strict=False):
-            yield from self._rest_of(self._copies.nodes[k], p.name, p.no_diff)
+            type_ = self._scope.struct(p.type)
+            constant = type_.kind == "struct" and not differentiates(self._scope, type_)
+            why = f"'{type_.name}' is not IDifferentiable" if constant else "the parameter is no_diff" * p.no_diff
+            yield from self._rest_of(self._copies.nodes[k], p.name, why)
 
-    def _rest_of(self, node: Node, name: str, no_diff: bool) -> Iterator[ArgumentRow]:
+    def _rest_of(self, node: Node, name: str, why: str) -> Iterator[ArgumentRow]:
         if isinstance(node, Group):
             for place, part in node.parts:
-                yield from self._rest_of(part, f"{name}{place}", no_diff)
+                yield from self._rest_of(part, f"{name}{place}", why)
         elif isinstance(node, Constant):
             yield ArgumentRow(name, node.type, "not differentiable", node.reason)
         else:
             for q in self._unused:
                 if q.leaf is node and (node.reads or not node.carries):
-                    yield self._reason(q, no_diff)
+                    yield self._reason(q, why)
 
-    def _reason(self, q: Quantity, no_diff: bool) -> ArgumentRow:
+    def _reason(self, q: Quantity, param: str) -> ArgumentRow:
         """Return the row of an array or a number without a gradient, and why it has none."""
         name, type_ = q.name, q.type
         if q.leaf.whole and q.leaf.writes and q.leaf.carries and "DiffTensor<" in q.leaf.type.name:
@@ -604,10 +623,8 @@ class GradientCheck:
             why = f"'{type_.name}' holds no floats"
         elif q.leaf.whole:
             why = f"'{type_.name}' has no gradient; a DiffTensor has"
-        elif no_diff:
-            why = "the parameter is no_diff"
-        elif type_.kind == "struct" and not differentiates(self._scope, self._scope.struct(type_)):
-            why = f"'{type_.name}' is not IDifferentiable"
+        elif param:
+            why = param
         elif not q.leaf.carries:
             why = "the argument has no gradient"
         elif not self._outputs:

@@ -1,4 +1,4 @@
-"""GradientReport: the numbers that ``check_grads`` found, by argument and by result, as a table. It computes nothing."""
+"""GradientReport: the numbers that ``check_grads`` found, by argument and by result. It computes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class GradientReport:
     function : str
         The declaration that was called.
     place : str
-        File and line of the declaration, as in ``"/home/me/lines.slang:12"``; empty where the module does not show it.
+        File and line of the declaration, ``"lines.slang:12"`` with the folder; empty if it was not found.
     elements, size : int
         How many elements of the call were compared, and how many it has.
     seed : int
