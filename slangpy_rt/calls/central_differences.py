@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-# Each step is four times the one before; the smallest is 2 ** first. Differences of floats lose half of their digits
-# at 2 ** -12, where those of a smooth function are exact to 1e-7 of the function's change.
+# Each step is four times the one before; the smallest is 2 ** first. Differences of floats keep two digits at
+# 2 ** -14, where half a period of sin(x) at x = 10,000 lies between both sides.
 _RATIO = 4.0
-_FIRST = {"half": -6, "bfloat16": -4, "float": -12, "double": -22}
-_COUNT = {"half": 3, "bfloat16": 2, "float": 5, "double": 6}
+_FIRST = {"half": -6, "bfloat16": -6, "float": -14, "double": -24}
+_COUNT = {"half": 3, "bfloat16": 3, "float": 6, "double": 7}
 # An argument moves by its own size, or by this share of the mean size where it is smaller.
 _LEAST = 0.125
 
@@ -89,26 +89,29 @@ def slopes(
     Returns
     -------
     Slopes
-        Of all entries of Neville's scheme the one with the least error, as Ridders chose it. Errors are the changes
-        from the two entries before it, plus the noise, plus the kink: how much the differences ahead and behind
-        differ at the limit. Infinite where no difference is finite.
+        Of all entries of Neville's scheme of three steps and more the one with the least error. Errors are the changes from the two entries
+        before it, as Ridders took them, and the noise; the kink, which is how much the differences ahead and behind
+        differ at the limit; and what the noise does not explain of the differences at smaller steps. Infinite where
+        no entry is finite.
     """
     with np.errstate(all="ignore"):
-        row = [(a - b) / (2 * h) for h, a, b in zip(steps, ahead, behind, strict=True)]
+        plain = [(a - b) / (2 * h) for h, a, b in zip(steps, ahead, behind, strict=True)]
         rounding = [noise / h for h in steps]
+        bends = [(a + b - 2 * here) / h for h, a, b in zip(steps, ahead, behind, strict=True)]
+        # Of a smooth function they shrink with the step.
+        kinks = [np.abs(_RATIO * fine - coarse) / (_RATIO - 1) for fine, coarse in pairwise(bends)]
         best = np.full(here.shape, np.nan)
         least = np.full(here.shape, np.inf)
-        power = 1.0
+        row, power = plain, 1.0
         while len(row) > 1:
             power *= _RATIO**2
             new = [(power * fine - coarse) / (power - 1) for fine, coarse in pairwise(row)]
-            for k, value in enumerate(new):
-                error = np.maximum(np.abs(value - row[k]), np.abs(value - row[k + 1])) + rounding[k]
+            # Two differences of a function that oscillates faster than the steps may agree by chance.
+            for k, value in enumerate(new if len(row) < len(plain) else ()):
+                error = np.maximum(np.abs(value - row[k]), np.abs(value - row[k + 1])) + rounding[k] + kinks[k]
+                for finer, unsure in zip(plain[:k], rounding[:k], strict=True):
+                    error = error + np.maximum(np.abs(value - finer) - 2 * unsure, 0)
                 better = error < least
                 best, least = np.where(better, value, best), np.where(better, error, least)
             row = new
-        bends = [(a + b - 2 * here) / h for h, a, b in zip(steps, ahead, behind, strict=True)]
-        limits = [np.abs(_RATIO * fine - coarse) / (_RATIO - 1) for fine, coarse in pairwise(bends)]
-        kink = np.fmin.reduce(limits) if limits else np.zeros(here.shape)
-    # Rounding bends differences by a few of its units, which the errors contain.
-    return Slopes(best, np.where(np.isfinite(kink), least + kink, np.inf))
+    return Slopes(best, least)
