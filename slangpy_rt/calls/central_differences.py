@@ -89,10 +89,10 @@ def slopes(
     Returns
     -------
     Slopes
-        Of all entries of Neville's scheme of three steps and more the one with the least error. Errors are the changes from the two entries
-        before it, as Ridders took them, and the noise; the kink, which is how much the differences ahead and behind
-        differ at the limit; and what the noise does not explain of the differences at smaller steps. Infinite where
-        no entry is finite.
+        Of the entries of three steps and more in Neville's scheme the one with the least error. Errors are sums of
+        the change from the two entries before it, as Ridders took it; the noise; the kink, which is how much the
+        differences ahead and behind differ at the limit; and what the noise does not explain of the differences at
+        smaller steps. Infinite where no entry is finite.
     """
     with np.errstate(all="ignore"):
         plain = [(a - b) / (2 * h) for h, a, b in zip(steps, ahead, behind, strict=True)]

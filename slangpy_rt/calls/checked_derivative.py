@@ -122,10 +122,11 @@ class CheckedDerivative:
         else:
             if not report.ok:
                 raise GradientError(report.message)
-            for row in (*report.results, *report.arguments):
-                if row.state == "not checked":
-                    log(1, f"{self._plain.spec.title}: '{row.name}' was not checked: {row.reason}")
-            checked |= check.specs
+            unchecked = [row for row in (*report.results, *report.arguments) if row.state == "not checked"]
+            for row in unchecked:
+                log(1, f"{self._plain.spec.title}: '{row.name}' was not checked: {row.reason}")
+            # The other derivative was compared as well.
+            checked |= check.specs if not unchecked else set()
         self._scope.checked.update((spec, self._options.conformances) for spec in checked)
 
     def _carries(self, value: Any) -> bool:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from slangpy_rt.calls.gradient_report import ArgumentRow, GradientReport, Result
 from slangpy_rt.core.checks import whole
 from slangpy_rt.core.errors import BindError, CompileError, GradientError, UnsupportedError
 from slangpy_rt.core.types import FunctionSig
+from slangpy_rt.slang.forward_derivatives import lacks_forward
 from slangpy_rt.slang.text import blank, declarations
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from slangpy_rt.arguments.scope import Scope
 
 Array = npt.NDArray[Any]
+R = TypeVar("R", ArgumentRow, ResultRow)
 
 # Elements of a call that ``check_grads`` compares.
 _MOST = 256
@@ -50,6 +52,7 @@ _SMALL = 1e-3
 _SPREAD = 8
 _EPSILON = {"half": 2.0**-10, "bfloat16": 2.0**-7, "float": 2.0**-23, "double": 2.0**-52}
 _NO_FORWARD = "fwds computes nothing in functions whose only derivative is a [BackwardDerivative]"
+_BY_FORWARD = "fwds is, and bwds is right by differences"
 _BY_INTENT = "right if no_diff, detach or a derivative by hand differs from the function on purpose"
 
 
@@ -104,7 +107,12 @@ class GradientCheck:
         """Return the comparison, with central differences or without."""
         launches = self._launches
         rows = {q.name: self._row(q, differences) for q in launches.inputs}
-        results = tuple(self._result_rows(any(row.reason == _NO_FORWARD for row in rows.values())))
+        results = tuple(self._result_rows())
+        if self._excuses and any(row.state == "wrong" for row in results) and self._may_lack_forward:
+            # The value that is lost tells these functions from others.
+            rows = {name: _excused(row) for name, row in rows.items()}
+            if all(row.state != "wrong" for row in rows.values()):
+                results = tuple([_excused(row) for row in results])
         arguments = []
         for p, k in zip(launches.sig.params, launches.order, strict=False):
             type_ = self._scope.struct(p.type)
@@ -116,29 +124,28 @@ class GradientCheck:
 
     @cached_property
     def place(self) -> str:
-        """File and line of the declaration; the module and line for a text without a file, empty if not found."""
+        """File and line of the declaration; the file or the module alone where the text does not show the line."""
         sig, source = self._launches.sig, self._scope.source
-        wanted = sig.name.partition("<")[0]
-        wanted = f"{sig.owner}.{wanted}" if sig.owner else wanted
-        for path, text in (("", source.text), *self._files):
-            found = [(name, start) for name, start, _ in declarations(blank(text))]
-            for name, start in found:
-                if name == wanted or name.endswith(f".{wanted}"):
-                    shown = path or (source.path if Path(source.path).is_file() else f"module '{source.name}'")
-                    return f"{shown}:{text.count(chr(10), 0, start) + 1}"
-        return ""
-
-    @cached_property
-    def _files(self) -> list[tuple[str, str]]:
-        """Paths and texts of the files that the module is made of."""
-        paths = [Path(path) for path, _ in self._scope.source.info.dependencies]
-        return [(str(p), p.read_text(encoding="utf-8", errors="replace")) for p in paths if p.is_file()]
+        name = sig.name.partition("<")[0]
+        qualified = f"{sig.owner}.{name}" if sig.owner else name
+        own = source.path if Path(source.path).is_file() else f"module '{source.name}'"
+        files = [(own if path == source.path else path, blank(text)) for path, text in source.texts().items()]
+        for path, code in files:
+            for found, start, _ in declarations(code):
+                if found == qualified or found.endswith(f".{qualified}"):
+                    return f"{path}:{code.count(chr(10), 0, start) + 1}"
+        # A use of a macro without a semicolon hides a declaration behind it.
+        for path, code in files:
+            for match in re.finditer(rf"(\w+)[>\]\s]+{re.escape(name.rpartition('.')[2])}\s*[<(]", code):
+                if match[1] not in ("return", "else", "new"):
+                    return f"{path}:{code.count(chr(10), 0, match.end()) + 1}"
+        return own
 
     @cached_property
     def _may_lack_forward(self) -> bool:
-        """Whether one of them has a ``[BackwardDerivative]``."""
-        texts = (self._scope.source.text, *[text for _, text in self._files])
-        return any(re.search(r"\bBackwardDerivative(?:Of)?\s*\(", text) for text in texts)
+        """Whether ``fwds`` may compute nothing, because a derivative by hand is only backward."""
+        name = re.split(r"[.<]", self._launches.sig.name.partition("<")[0])[-1]
+        return lacks_forward(self._scope.source.texts().values(), name)
 
     def _row(self, q: Quantity, differences: bool) -> ArgumentRow:
         """Return the comparison of the derivatives by one argument."""
@@ -165,9 +172,8 @@ class GradientCheck:
                 again.noise = one.noise + _SPREAD * self._gradient_spread(q, tangents, found.direction)
                 self._take_differences(q, found._replace(steps=tuple([2 * h for h in found.steps])), again)
                 one.off, one.unsure = one.off & again.off, one.unsure | again.unsure
-            confirmed = ~one.unsure & ~one.off
-            if self._excuses and one.bad.any() and confirmed[one.bad].all() and self._may_lack_forward:
-                one.bad, reason = np.zeros(one.bad.shape, bool), _NO_FORWARD
+            if one.bad.any() and not one.unsure[one.bad].any() and not one.off.any():
+                reason = reason or _BY_FORWARD
             elif one.off.any() and not one.bad.any():
                 reason = reason or _BY_INTENT
             elif one.unsure.all() and not one.bad.any():
@@ -227,7 +233,7 @@ class GradientCheck:
             *((None, None) if one.alone else forward), *((None, None) if one.unsure[worst] else difference),
         )  # fmt: skip
 
-    def _result_rows(self, excused: bool) -> Iterator[ResultRow]:
+    def _result_rows(self) -> Iterator[ResultRow]:
         """Yield the comparisons of the values by a call and by ``fwds``."""
         for leaf, value in self._launches.values.items() if self._written else ():
             for path, type_ in scalars_of(leaf.element):
@@ -236,10 +242,7 @@ class GradientCheck:
                 wrong, error = self._differing(q, called, by_forward)
                 at = np.unravel_index(int(np.argmax(np.where(wrong, error + 2, error))), error.shape)
                 numbers = float(called[at]), float(by_forward[at]), float(error[at])
-                state, why = "wrong" if wrong.any() else "ok", ""
-                if wrong.any() and excused:
-                    state, why = "not checked", _NO_FORWARD
-                yield ResultRow(q.name, q.type.name, state, why, *numbers)
+                yield ResultRow(q.name, q.type.name, "wrong" if wrong.any() else "ok", "", *numbers)
 
     def _differing(self, q: Quantity, called: Array, by_forward: Array) -> tuple[Array, Array]:
         """Return which numbers of a result differ, and by how much."""
@@ -387,6 +390,13 @@ def check_grads(
     if raise_on_error and not report.ok:
         raise GradientError(report.message)
     return report
+
+
+def _excused(row: R) -> R:
+    """Return a row that is right but for ``fwds``, or about ``fwds`` alone, as such."""
+    if isinstance(row, ResultRow):
+        return replace(row, state="not checked", reason=_NO_FORWARD) if row.state == "wrong" else row
+    return replace(row, state="ok", reason=_NO_FORWARD) if row.reason == _BY_FORWARD else row
 
 
 def compared(a: Array, b: Array, scale: Array, tolerance: float, noise: Array) -> tuple[Array, Array]:
