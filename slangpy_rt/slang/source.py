@@ -31,7 +31,15 @@ from slangpy_rt.core.types import (
 from slangpy_rt.slang.code_digest import code_digest
 from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.file_states import FileStates
-from slangpy_rt.slang.files import Places, checked, first_file, read_source, working_directory
+from slangpy_rt.slang.files import (
+    Places,
+    checked,
+    decoded,
+    first_file,
+    read_file,
+    read_source,
+    working_directory,
+)
 from slangpy_rt.slang.linked_text import check_macros, with_macros
 from slangpy_rt.slang.locate import compiler_version, shader_directory, shaders
 from slangpy_rt.slang.text import blank, undefining
@@ -293,6 +301,16 @@ class Source:
         """Whether this module or a linked one imports one of ours, such as ``slangpy_rt``, which declares Tensor."""
         file = str(Path(shaders().library).with_name(f"{name}.slang"))
         return any(path == file for source in (*self._linked, self) for path, _ in source.info.dependencies)
+
+    def texts(self) -> dict[str, str]:
+        """Return the texts of the module, of linked modules, and of the files that they are made of, by path."""
+        found: dict[str, str] = {}
+        for one in (self, *self._linked):
+            found.setdefault(one.path, one.text)
+            for path, _ in one.info.dependencies:
+                if path not in found and Path(path).is_file():
+                    found[path] = decoded(f"'{path}'", read_file(path))
+        return found
 
     def changed(self) -> bool:
         """Return whether a file of this module or a linked one has other contents than when it was loaded."""
