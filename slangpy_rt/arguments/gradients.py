@@ -33,6 +33,7 @@ from slangpy_rt.arguments.nested_packers import ConvertedPacker, PartsPacker
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.seeds import seed_of
 from slangpy_rt.arguments.value_packers import ValuePacker
+from slangpy_rt.arguments.vectors import Matrix, Vector
 from slangpy_rt.arguments.whole_gradients import whole
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -123,7 +124,7 @@ def _walk(
         return whole(where, scope, bound, value, derivative)
     if not active or bound.mode == "computed":
         return bound
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and not isinstance(value, (Vector, Matrix)):
         raise BindError(
             f"{where} is {in_words(value)}, which has no gradient; make it a Tensor with Tensor.from_numpy(...), "
             "and add .with_grads() if its gradient is wanted."

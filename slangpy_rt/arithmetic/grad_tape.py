@@ -17,6 +17,7 @@ import numpy as np
 
 from slangpy_rt.arguments.kept import kept
 from slangpy_rt.arguments.signature import carries_gradients
+from slangpy_rt.arguments.stand_ins import arrays_in
 from slangpy_rt.arithmetic import selection, sorting
 from slangpy_rt.arithmetic.derivatives import derivatives, has_formula, needed
 from slangpy_rt.arithmetic.elementwise import as_operand, as_scalars, elementwise
@@ -255,9 +256,12 @@ class GradTape(Recorder):
             seeds = tuple([r if (g := _gradient_of(r)) is None else r.detach().with_grads(grad_in=g) for r in made])
             function.bwds(*args, _result=seeds if isinstance(found, tuple) else seeds[0], **named)
 
-        operands = tuple(_arrays((*args, *named.values())))
+        operands = tuple(arrays_in((*args, *named.values())))
         self._record(operands, tuple([r for r in made if _gradient_of(r) is not None]), propagate)
         return made if isinstance(found, tuple) else made[0]
+
+    def note(self, operands: tuple[Any, ...], results: tuple[Any, ...], propagate: Callable[[], None]) -> None:
+        self._records.append(_Record(operands, results, propagate))
 
     def _of_elements(self, name: str, given: tuple[Any, ...], operands: list[Any], made: Any) -> Any:
         """Return the result of an operation of each element, recorded if an operand carries a gradient.
@@ -385,18 +389,6 @@ def _shape_of(*operands: Any) -> Any:
         return np.broadcast_shapes(*[getattr(x, "shape", ()) for x in operands])
     except ValueError:
         return None
-
-
-def _arrays(value: Any) -> Iterator[Any]:
-    """Yield the arrays in a value."""
-    if isinstance(value, NDBuffer):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _arrays(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _arrays(item)
 
 
 def _flat(array: Any) -> Any:

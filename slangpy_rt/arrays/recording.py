@@ -70,3 +70,15 @@ class Recorder(ABC):
         run : callable
             Makes the result: a Tensor or a tuple of Tensors.
         """
+
+    @abstractmethod
+    def note(self, operands: tuple[Any, ...], results: tuple[Any, ...], propagate: Callable[[], None]) -> None:
+        """Record what the caller has done already; nothing keeps it from changing the arrays' values.
+
+        Parameters
+        ----------
+        operands, results : tuple of NDBuffer
+            What it read and what it made, with the gradients that they carry.
+        propagate : callable
+            Adds the gradients of the results to those of the operands.
+        """

@@ -9,7 +9,7 @@ import numpy as np
 
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter
-from slangpy_rt.arguments.signature import carries_gradients
+from slangpy_rt.arguments.stand_ins import ask, note_on
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
@@ -154,7 +154,7 @@ class Raster:
                     )
                 return adapter.draw(self, _faces, named)
         recorder = None if self._derivative else RECORDER.get()
-        if recorder is not None and carries_gradients(named):
+        if recorder is not None and has_gradient(named):
             if _result not in (None, "tensor"):
                 raise BindError(
                     f"{self.where}: an argument carries a gradient, and a GradTape records new Tensors; leave "
@@ -165,8 +165,12 @@ class Raster:
                     f"{self.where}: an argument carries a gradient, and a GradTape records what runs on the device "
                     "without a stream; leave .stream out, or pass tensor.detach()."
                 )
-            given = {"_faces": _faces, **named}
-            return recorder.call(self, (), given, lambda: self._called(Runner(), _faces, "tensor", named))
+            values, asked = ask(tuple(named.values()))
+            note_on(recorder, asked)
+            given = dict(zip(named, values, strict=True))
+            return recorder.call(
+                self, (), {"_faces": _faces, **given}, lambda: self._called(Runner(), _faces, "tensor", given)
+            )
         return self._called(Runner(stream=self._stream), _faces, _result, named)
 
     def stream(self, stream: Stream) -> Raster:

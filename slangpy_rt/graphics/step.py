@@ -10,7 +10,6 @@ import numpy as np
 
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter
-from slangpy_rt.arguments.signature import carries_gradients
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
@@ -155,7 +154,7 @@ class Step(ABC):
                 return adapter.step(task, faces, named)
         placed = task.on(self._device(task, named))
         recorder = RECORDER.get()
-        if recorder is not None and any(map(carries_gradients, named.values())):
+        if recorder is not None and has_gradient(named):
             if result is not None:
                 raise BindError(
                     f"{self.name}: an argument carries a gradient, and a GradTape records new Tensors; leave _result "
