@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.arguments.accumulation import adding
+from slangpy_rt.arguments.adapter import Adapter
+from slangpy_rt.arguments.adapters import converter
 from slangpy_rt.arguments.bind_array import bind_array, stored_as
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.differentials import (
@@ -107,6 +109,9 @@ def _walk(
 ) -> Bound:
     """Return an argument with gradients at every place that is differentiated."""
     packer = bound.packer
+    if bound.mode != "tensor" and isinstance(converter(type(value)), Adapter):
+        # What other libraries' arrays need, these libraries differentiate.
+        return bound
     if isinstance(packer, ConvertedPacker) and not isinstance(value, DiffPair):
         part = replace(bound, packer=packer.inner)
         inner = _walk(where, scope, type_, part, packer.convert(value), active, derivative)

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from slangpy_rt.arguments.adapter import Adapter
+from slangpy_rt.arguments.adapters import converter
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.containers import container
 from slangpy_rt.arguments.differentials import active_fields, differentiates
@@ -56,9 +58,9 @@ def replaced(where: str, scope: Scope, bound: Bound, live: bool, value: Any, vis
         head = bound.type.name.partition("<")[0]
         return visit(where, bound, value, head.endswith("DiffTensor") and container(bound.type) is not None)
     live = live and differentiates(scope, scope.struct(bound.type))
-    # A list of structs is converted to one array.
+    # A list of structs is converted to one array; arrays of other libraries are for ``visit``.
     whole = isinstance(value, _WHOLE) and not (bound.struct and isinstance(value, list))
-    if isinstance(packer, ConvertedPacker) and not whole:
+    if isinstance(packer, ConvertedPacker) and not whole and not isinstance(converter(type(value)), Adapter):
         return replaced(where, scope, replace(bound, packer=packer.inner), live, packer.convert(value), visit)
     if bound.mode != "parts" or not isinstance(packer, PartsPacker):
         return visit(where, bound, value, live)

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.wording import class_in_words, in_words
+from slangpy_rt.textures.texture import Texture
 
 # A stand-in may stand for another one; this ends the search for one that stands for itself.
 _DEEPEST = 32
@@ -90,20 +92,25 @@ def note_on(recorder: Any, asked: tuple[Asked, ...]) -> None:
         recorder.note(arrays, arrays, partial(value.update_this, meant))
 
 
-def arrays_in(value: Any) -> Iterator[Any]:
+def arrays_in(value: Any) -> Iterator[NDBuffer]:
     """Yield the device arrays in a value, those inside of stand-ins too."""
-    if isinstance(value, NDBuffer):
-        yield value
-        return
+    return (array for array in memory_in(value) if isinstance(array, NDBuffer))
+
+
+def memory_in(value: Any) -> Iterator[Any]:
+    """Yield the device arrays and the textures in a value, those inside of stand-ins too."""
     kind = type(value)
-    if kind in _PLAIN or isinstance(value, np.ndarray):
-        return
-    if stands_in(kind):
-        value = meant_by(value)
-    fields = fields_of(value)
-    items = fields.values() if fields is not None else value if isinstance(value, (list, tuple)) else ()
-    for item in items:
-        yield from arrays_in(item)
+    if isinstance(value, (NDBuffer, Texture)):
+        yield value
+    elif kind not in _PLAIN and not isinstance(value, np.ndarray):
+        if stands_in(kind):
+            value = meant_by(value)
+        elif isinstance(value, ValueRef):
+            value = (value.value,)
+        fields = fields_of(value)
+        items = fields.values() if fields is not None else value if isinstance(value, (list, tuple)) else ()
+        for item in items:
+            yield from memory_in(item)
 
 
 def _plain(value: Any, place: int, asked: list[Asked], depth: int) -> Any:

@@ -58,7 +58,14 @@ class Recorder(ABC):
         """Return the numbers along an axis in rising order."""
 
     @abstractmethod
-    def call(self, function: Any, args: tuple[Any, ...], named: dict[str, Any], run: Callable[[], Any]) -> Any:
+    def call(
+        self,
+        function: Any,
+        args: tuple[Any, ...],
+        named: dict[str, Any],
+        run: Callable[[], Any],
+        also: tuple[Any, ...] = (),
+    ) -> Any:
         """Return what ``run`` returns, as the result of a call of a function that has ``bwds``.
 
         Parameters
@@ -69,6 +76,8 @@ class Recorder(ABC):
             The arguments, with the gradients that they carry.
         run : callable
             Makes the result: a Tensor or a tuple of Tensors.
+        also : tuple
+            What ``bwds`` reads besides the arguments.
         """
 
     @abstractmethod

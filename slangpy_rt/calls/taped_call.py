@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.arguments.kept import copied
 from slangpy_rt.arguments.live_places import replaced, writes_whole
 from slangpy_rt.arguments.signature import carries_gradients
 from slangpy_rt.arguments.vectors import Matrix, Vector
@@ -114,7 +115,7 @@ class TapedCall:
         given, result = values[:count], values[count + uniforms :]
         function = self._function
         if uniforms or stream is not None:
-            function = function._with(values[count : count + uniforms], stream)
+            function = function._with(tuple(map(copied, values[count : count + uniforms])), stream)
         facts = self._facts
         if facts is None:
             facts = self._facts = self._checked(function, given)
@@ -126,7 +127,7 @@ class TapedCall:
             ])  # fmt: skip
         if facts.dead is None or not any(map(carries_gradients, given)):
             return self._plain.run(values) if stream is None else self._plain.run_on(stream, values)
-        self._check_values(facts.sig, function, given, result[0] if result else None)
+        self._check_result(facts.sig, function, result[0] if result else None)
         args = given[: self._positional]
         named = dict(zip(self._names, given[self._positional :], strict=True))
 
@@ -140,7 +141,7 @@ class TapedCall:
                 self._is_checked = True
             return made
 
-        return recorder.call(function, args, named, run)
+        return recorder.call(function, args, named, run, Callee(function).values)
 
     def _checked(self, function: Any, values: tuple[Any, ...]) -> _Facts:
         """Return the declaration that is called; refuse what a tape cannot record of it."""
@@ -174,6 +175,11 @@ class TapedCall:
             def note(where: str, bound: Bound, value: Any, live: bool, cut: list[Any] = cut) -> tuple[Any, Any]:
                 if not live and isinstance(value, NDBuffer) and carries_gradients(value):
                     cut.append(value)
+                if live and isinstance(value, np.ndarray) and not isinstance(value, (Vector, Matrix)):
+                    raise BindError(
+                        f"{sig}: {in_words(value)} is an argument beside Tensors that carry gradients; a GradTape "
+                        "keeps arrays on the device alone: Tensor.from_numpy(device, x)."
+                    )
                 return value, None
 
             live = not params[bound.name].no_diff
@@ -182,19 +188,13 @@ class TapedCall:
                 dead[k] = bound, live
         return _Facts(sig, dead)
 
-    def _check_values(self, sig: FunctionSig, function: Any, values: tuple[Any, ...], result: Any) -> None:
+    def _check_result(self, sig: FunctionSig, function: Any, result: Any) -> None:
         kinds = [k for k in (result, Callee(function).options.returns) if k is not None]
         if any(kind_named(kind) != "tensor" for kind in kinds):
             raise BindError(
                 f"{sig}: a GradTape records new Tensors, and the result goes to {in_words(kinds[0])}; leave _result "
                 "out, or pass tensor.detach()."
             )
-        for value in values:
-            if isinstance(value, np.ndarray) and not isinstance(value, (Vector, Matrix)):
-                raise BindError(
-                    f"{sig}: {in_words(value)} is an argument beside Tensors that carry gradients; a GradTape keeps "
-                    "arrays on the device alone: Tensor.from_numpy(device, x)."
-                )
 
 
 def _seeded(result: Any) -> Any:

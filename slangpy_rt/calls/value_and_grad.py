@@ -87,7 +87,9 @@ def _places(where: str, callee: Callee, values: tuple[Any, ...], names: tuple[st
             f"{where}: {sig} returns '{sig.returns.name}'; a half, float or double was expected, whose sum is "
             "differentiated. Use bwds for other results."
         )
-    written = [p.name for p, b in zip(sig.params, found.bound, strict=False) if p.direction != "in" or writes_whole(b)]
+    written = [
+        p.name for p, b in zip(sig.params, found.bound, strict=False) if p.direction != "in" or writes_whole(b)
+    ]
     if written:
         raise BindError(f"{where}: {sig} writes to {', '.join(written)}; use bwds for such functions.")
     params = {p.name: p for p in sig.params}

@@ -31,7 +31,7 @@ from slangpy_rt.runtime.stream import Stream
 _MOST = 16384  # rows or columns: places in 256ths of a pixel are then exact in a float
 _MOST_LAYERS = 64
 # Methods that other packages of the library call.
-_INTERNAL = {"check_differentiable", "faces_of", "run", "where"}
+_INTERNAL = {"check_differentiable", "faces_of", "run", "uniforms", "where"}
 
 
 @short_tracebacks("__init__", "__call__")
@@ -169,7 +169,11 @@ class Raster:
             note_on(recorder, asked)
             given = dict(zip(named, values, strict=True))
             return recorder.call(
-                self, (), {"_faces": _faces, **given}, lambda: self._called(Runner(), _faces, "tensor", given)
+                self,
+                (),
+                {"_faces": _faces, **given},
+                lambda: self._called(Runner(), _faces, "tensor", given),
+                tuple([value for _, value in self.uniforms]),
             )
         return self._called(Runner(stream=self._stream), _faces, _result, named)
 
@@ -232,6 +236,11 @@ class Raster:
         project, shade = self._stages.names
         what = {"": "draws triangles", "backward": "gradients of triangles", "forward": "tangents of triangles"}
         return f"<{what[self._derivative]} by {project} and {shade} on {rows} rows of {columns} pixels>"
+
+    @property
+    def uniforms(self) -> tuple[tuple[str, Any], ...]:
+        """The names and values of the functions' uniforms; only the library reads this."""
+        return self._stages.uniforms
 
     @property
     def where(self) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter
+from slangpy_rt.arguments.kept import copied
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
@@ -160,8 +161,8 @@ class Step(ABC):
                     f"{self.name}: an argument carries a gradient, and a GradTape records new Tensors; leave _result "
                     "out, or pass tensor.detach()."
                 )
-            taped = Taped(self, faces, settings)
-            return recorder.call(taped, (), named, lambda: self._on_device(Runner(), placed, named, None))
+            taped = Taped(self, copied(faces), settings)
+            return recorder.call(taped, (), named, lambda: self._on_device(Runner(), placed, named, None), (faces,))
         return self._on_device(Runner(), placed, named, result)
 
     @property
@@ -341,6 +342,9 @@ class Task:
     ) -> None:
         self.step, self.where, self.device, self.faces, self.settings = step, where, device, faces, settings
         self.derivative = derivative
+
+    # A step has no uniforms.
+    uniforms = ()
 
     def __repr__(self) -> str:
         return self.where
