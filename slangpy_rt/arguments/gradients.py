@@ -97,11 +97,17 @@ def assigned(bound: Bound, shape: Shape, together: bool) -> Bound:
         parts = tuple((place, assigned(part, shape, together)) for place, part in bound.parts)
         return replace(bound, parts=parts)
     g = bound.grad_out
-    if g is None or not g.fresh or g.access != "accumulate" or g.mode != "array" or prod(g.shape) != prod(shape):
+    if g is None or not g.fresh or g.access != "accumulate" or g.mode != "array":
+        return bound
+    # Zeros are right where the call or the gradient has no elements.
+    if prod(g.shape) != prod(shape) or 0 in shape:
         return bound
     if adding(align(g.shape, g.strides, shape, g.mapped), shape, g.count, together) != "accumulate":
         return bound
-    return replace(bound, grad_out=replace(g, access="out"))
+    # What is written has the call's dimensions; those that are missing have one element.
+    missing = 0 if g.mapped is not None else len(shape) - len(g.shape)
+    padded = replace(g, access="out", shape=(1,) * missing + g.shape, strides=(0,) * missing + g.strides)
+    return replace(bound, grad_out=padded)
 
 
 def _walk(
