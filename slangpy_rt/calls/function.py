@@ -12,7 +12,8 @@ from slangpy_rt.arguments.adapters import asking_for_autograd
 from slangpy_rt.arguments.indices import grid
 from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, aliased, carries_gradients, endless
-from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, want_back
+from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, note_on, want_back
+from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.calls.callable import SlangCallable
 from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.calls.prepared_calls import MISS
@@ -381,8 +382,11 @@ class Function(SlangCallable):
         return call.run(values) if self._stream is None else call.run_on(self._stream, values)
 
     def _ran(self, call: PreparedCall, values: tuple[Any, ...], asked: tuple[Asked, ...]) -> Any:
-        out = call.run(values) if self._stream is None else call.run_on(self._stream, values)
         told = want_back(asked)
+        recorder = RECORDER.get() if told else None
+        if recorder is not None:
+            note_on(recorder, told)
+        out = call.run(values) if self._stream is None else call.run_on(self._stream, values)
         if told:
             hand_back(told, call.written(values))
         return out
