@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.calls.callable import SlangCallable
+from slangpy_rt.calls.callable import SlangCallable, check_scope
 from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.struct import Struct
@@ -24,6 +24,7 @@ from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import ModuleInfo, SlangType, StructInfo
 from slangpy_rt.core.wording import in_words, meant
 from slangpy_rt.runtime.core import a_device
+from slangpy_rt.runtime.pickling import reads
 from slangpy_rt.slang.declarations import find_overloads
 from slangpy_rt.tuning.config import Config, product_of, value_of
 
@@ -341,8 +342,10 @@ class _Names:
                 del self._items[name]
 
 
+@reads("a module")
 def _of_scope(scope: Scope) -> Module:
     """Return a module that was pickled."""
+    check_scope("pickle", scope)
     return Module(scope.device, scope.source, scope.strict)
 
 

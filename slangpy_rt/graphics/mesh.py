@@ -23,6 +23,7 @@ from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.graphics.mesh_files import READERS, read_triangles
+from slangpy_rt.runtime.pickling import check_state, reads
 
 _EXPECTED = "a Tensor of float3, or an array of numbers of shape (corners, 3), was expected"
 _NUMBERS = "whole numbers of shape (triangles, 3) were expected"
@@ -68,6 +69,12 @@ class Mesh:
             positions, faces = np.asarray(positions.vertices, np.float32), np.asarray(positions.faces, np.int32)
         self.positions = positions
         self.faces = faces
+
+    @reads("a Mesh")
+    def __setstate__(self, state: Any) -> None:
+        state = check_state("a Mesh", state, ("_positions", "_faces"))
+        self.__dict__.update(state)
+        self.positions, self.faces = state["_positions"], state["_faces"]
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Mesh:
