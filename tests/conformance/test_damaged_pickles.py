@@ -33,7 +33,8 @@ VALUES: list[Any] = [
     None, True, -1, 0, 1, 3, 2**31, 2**62, 10**30, -(2**63), 0.5, float("nan"), "", "float", "half3", "x" * 50,
     b"bytes", (), (3,), (-3,), (2**40,), (1, 2, 3, 4, 5), ("a",), [], [1], {}, {"": "SlangType"}, {"a": 1},
     object(), int, np.float32(1), np.zeros(0, np.float32), np.zeros(3, np.float32), np.zeros(4, np.float64),
-    np.zeros((2, 2), np.uint8), np.array([object()]), {"": "SlangType", "kind": "array", "name": "a", "shape": [2**40]},
+    np.zeros((2, 2), np.uint8), np.array([object()]),
+    {"": "SlangType", "kind": "array", "name": "a", "shape": [2**40]},
 ]  # fmt: skip
 
 
