@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.regular_file import open_regular
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.shader_modules import is_ours
 
@@ -28,8 +29,6 @@ _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"]', re.M)
 _OUR_IMPORT = re.compile(r"\bimport\s+\"?slangpy_rt\b")
 # Matches ``import glsl;`` and ``__exported import "core";``.
 _SLANGS_OWN = re.compile(r"^[ \t]*(?:__exported[ \t]+)?import[ \t]+\"?(core|glsl)\"?[ \t]*;", re.M)
-# Without O_NONBLOCK, opening a named pipe would block until another process opens it for writing.
-_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def read_source(where: str, path: str | Path, folders: tuple[str, ...]) -> tuple[str, str, Places]:
@@ -103,14 +102,8 @@ def read_file(path: str) -> bytes:
     OSError
         If the path cannot be read, or is a folder, a pipe or a device.
     """
-    handle = os.open(path, _FLAGS)
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError("it is no ordinary file")
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(handle)
+    with open_regular(path) as file:
+        return file.read()
 
 
 def decoded(where: str, data: bytes) -> str:
