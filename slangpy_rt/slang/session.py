@@ -30,6 +30,7 @@ from slangpy_rt.slang.lookup import Lookup, last_part, parse
 from slangpy_rt.slang.module_info import constant_values, files_of, module_info, undefined_structs
 from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.range_kernels import check_globals, load_range
+from slangpy_rt.slang.rebinding import rebound
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases
 from slangpy_rt.slang.shader_modules import (
@@ -134,11 +135,13 @@ class Session(CompilerSession):
             check_text(source, f"load module {name!r} from {path}")
             check_imports(path, source, self._folders)
             prepared = prepare(source, self.target.format)
+            near = reachable(path, source, self._folders) if names_files(source) else []
+            prepared = replace(prepared, text=rebound(prepared.text, (text for _, text in near)))
             ours = self._shaders is not None and needs_library(source, self.target.format)
             auto = self._auto_import
             whole = prepared.text + (_IMPORT if ours else "")
             if ours or auto or names_files(source):  # any other text makes Slang read no file
-                self._load_library(whole, *(text for _, text in reachable(path, source, self._folders)), but=path)
+                self._load_library(whole, *(text for _, text in near), but=path)
             self._hide_entry_points(path, source)
             if auto:
                 whole = auto.around(whole)
@@ -353,7 +356,7 @@ class Session(CompilerSession):
             if auto.needed(text) and name not in self._imported:
                 self._imported.add(name)
                 check_names(Path(file).stem, file, text)
-                whole = auto.around(prepare(text, self.target.format).text)
+                whole = auto.around(rebound(prepare(text, self.target.format).text))
                 self._native.load(name, file, whole)
                 self._sources.append((name, file, whole, ()))
 

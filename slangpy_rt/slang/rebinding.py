@@ -1,0 +1,369 @@
+"""Statements ``x = same(x);`` in differentiable functions, without which Slang's derivatives of them are wrong.
+
+``same`` returns its argument. Its call is an instruction of its own in Slang's intermediate code, in the block where it
+stands, and four faults of Slang 2026.12 need another kind of instruction at that place:
+
+- The derivative of a scalar and a vector makes a vector of the scalar after the scalar's definition. If that is a
+  parameter or the result of a loop, this place is wrong, and a gradient is lost or used before it is computed. A
+  function therefore begins with ``p = same(p);`` for one parameter, and ``w = same(w);`` follows each loop that
+  assigns `w`.
+- In a loop, the backward pass reads a variable that was an ``out`` or ``inout`` argument as it was before that call.
+  ``x = same(x);`` follows the call.
+- Two variables of one type that change in a branch, one of them by a component, may get one register. The component's
+  assignments are put between two statements ``p = same(p);``.
+- The compiler crashes on the derivative of a ``for`` loop whose counter starts at a value that is no constant, and of
+  ``while`` loops that are nested or hold ``continue``. ``i = same(i);`` begins the body of such a ``for`` loop, and
+  ``while (c)`` becomes ``for (; c; )``.
+
+Only whole statements are inserted, so lines keep their numbers. Functions that cannot be read as statements stay.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from slangpy_rt.slang.differentiable_functions import (
+    DifferentiableFunction,
+    Variable,
+    declared_variables,
+    differentiable_functions,
+    kind_of,
+    writing_functions,
+)
+from slangpy_rt.slang.statements import Block, Branch, Loop, Statement, walk
+from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing
+
+# Functions of Slang's core module with ``out`` parameters that have derivatives.
+_CORE = frozenset(("sincos", "modf", "frexp"))
+# Functions of Slang's core module that return scalars for scalars.
+_SCALAR_FUNCTIONS = frozenset(
+    "abs acos acosh asin asinh atan atan2 atanh ceil clamp cos cosh degrees detach exp exp10 exp2 floor fma fmax fmin "
+    "fmod frac ldexp lerp log log10 log2 mad max min pow radians rcp round rsqrt saturate select sign sin sincos sinh "
+    "smoothstep sqrt step tan tanh trunc if for while switch return float half double int uint bool MaxIters".split()
+)
+_ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<="))
+# A struct that cannot be differentiated, an integer or a boolean is returned by the second function.
+_SAME = """
+[Differentiable] T {name}<T : IDifferentiable>(T x) {{ return x; }}
+T {name}<T>(T x) {{ return x; }}
+"""
+
+
+class Edit(NamedTuple):
+    """A text that is inserted at an offset, in place of so many characters."""
+
+    offset: int
+    text: str
+    replaced: int = 0
+
+
+def rebound(text: str, others: Iterable[str] = ()) -> str:
+    """Return a text with the statements that its differentiable functions need, and a definition of ``same`` at its end.
+
+    Parameters
+    ----------
+    text : str
+        The text of a file.
+    others : iterable of str
+        Texts of other files, whose functions with ``out`` and ``inout`` parameters the text may call.
+    """
+    edits = rebinding_edits(text, others, name := same_name(text))
+    if not edits:
+        return text
+    return applied(text, edits) + definition(name)
+
+
+def same_name(text: str) -> str:
+    """Return the name of the function that returns its argument; files that are included together have different ones."""
+    return f"_spy_same_{zlib.crc32(text.encode()):08x}"
+
+
+def definition(name: str) -> str:
+    """Return the text that defines the function that returns its argument."""
+    return _SAME.format(name=name)
+
+
+def rebinding_edits(text: str, others: Iterable[str], same: str) -> list[Edit]:
+    """Return the insertions that the differentiable functions of a text need, in source order."""
+    if "ifferentiable" not in text:
+        return []
+    functions, _ = differentiable_functions(text)
+    writers = _CORE.union(*map(writing_functions, [text, *others])) if functions else _CORE
+    edits: list[Edit] = []
+    for function in functions:
+        edits += _Rebinding(function, writers, same).edits()
+    merged: dict[int, Edit] = {}
+    for edit in edits:
+        before = merged.get(edit.offset, Edit(edit.offset, ""))
+        merged[edit.offset] = Edit(edit.offset, before.text + edit.text, before.replaced + edit.replaced)
+    return [merged[offset] for offset in sorted(merged)]
+
+
+def applied(text: str, edits: Sequence[Edit]) -> str:
+    """Return a text with edits, which are sorted by their offsets."""
+    parts, at = [], 0
+    for offset, new, replaced in edits:
+        parts += (text[at:offset], new)
+        at = offset + replaced
+    return "".join(parts) + text[at:]
+
+
+@dataclass
+class _Rebinding:
+    """The insertions of one function."""
+
+    function: DifferentiableFunction
+    writers: Set[str]
+    same: str
+    found: list[Edit] = field(default_factory=list)
+
+    def edits(self) -> list[Edit]:
+        function = self.function
+        inside = list(walk(function.body))
+        self.loops = any(isinstance(s, Loop) for s in inside)
+        self.forks = self.loops or any(
+            isinstance(s, Branch) or (s.jumps and s is not function.body.body[-1]) for s in inside
+        )
+        self.forks |= any(item.text == "?" for s in inside for item in s.items)
+        names = [p for p in function.parameters if p.mutable and p.kind != "opaque"]
+        every = [*function.parameters, *(v for s in inside for v in declared_variables(s.items))]
+        self.types = [v.type for v in every] + [function.returns]
+        first = self._mixes(every, inside) and next((p for kind in ("scalar", "composite", "unknown") for p in names if self._starts(p, kind)), None)
+        if first:
+            self.found.append(Edit(function.body.start + 1, f" {self._again(first.name)}"))
+        self._block(function.body, {p.name: p for p in function.parameters})
+        return self.found
+
+    def _mixes(self, variables: Sequence[Variable], inside: Sequence[Statement]) -> bool:
+        """Whether the function may combine a scalar and a vector or matrix."""
+        if any(v.kind in ("composite", "unknown") for v in variables) or kind_of(self.function.returns) != "scalar":
+            return True
+        items = [item for statement in inside for item in statement.items]
+        called = {i.text for i, after in pairwise(items) if i.kind == "word" and after.text in "(.<"}
+        return not called <= _SCALAR_FUNCTIONS
+
+    @staticmethod
+    def _starts(parameter: Variable, kind: str) -> bool:
+        return parameter.kind == kind and parameter.differentiable and parameter.initialized and not parameter.array
+
+    def _again(self, name: str) -> str:
+        return f"{name} = {self.same}({name});"
+
+    def _block(self, block: Block, outer: dict[str, Variable]) -> None:
+        """Add the insertions of a block, whose statements see the variables `outer`."""
+        known = dict(outer)
+        pending: list[str] = []  # variables of which a component was assigned by the last statements
+        last: Statement | None = None
+        for statement in block.body:
+            single = type(statement) is Statement
+            parts = self._component_writes(statement, known) if single else []
+            names = [variable.name for variable in parts]
+            if pending and last and names != pending:
+                self.found += (Edit(last.end, f" {self._again(name)}") for name in pending)
+            if names != pending:
+                self.found += (
+                    Edit(statement.start, f"{self._again(variable.name)} ")
+                    for variable in parts
+                    if variable.initialized
+                )
+            pending, last = names, statement
+            if single:
+                self._statement(statement, known)
+            else:
+                self._compound(statement, known)
+        if pending and last:
+            self.found += (Edit(last.end, f" {self._again(name)}") for name in pending)
+
+    def _component_writes(self, statement: Statement, known: dict[str, Variable]) -> list[Variable]:
+        """Return the variables of which a statement assigns a component, a field or an element."""
+        if not self.forks or statement.labels or statement.jumps or any(declared_variables(statement.items)):
+            return []
+        names = dict.fromkeys(name for name, part in _writes(statement.items) if part)
+        found = [known[name] for name in names if name in known]
+        return [variable for variable in found if variable.mutable and self._shares_a_type(variable)]
+
+    def _statement(self, statement: Statement, known: dict[str, Variable]) -> None:
+        known.update((v.name, v) for v in declared_variables(statement.items))
+        if self.loops and not statement.jumps:
+            for variable in self._written(statement.items, known):
+                self.found.append(Edit(statement.end, f" {self._again(variable.name)}"))
+
+    def _compound(self, statement: Statement, known: dict[str, Variable]) -> None:
+        if isinstance(statement, Block):
+            self._block(statement, known)
+            return
+        parts = statement.parts if isinstance(statement, Branch) else (statement.part,)
+        loop = isinstance(statement, Loop)
+        inner = known | {v.name: v for v in declared_variables(statement.items)}
+        written = self._written(statement.items, inner) if self.loops else []
+        first = [v.name for v in written]
+        if isinstance(statement, Loop) and statement.word == "for":
+            first += _counters(statement, inner)
+        elif isinstance(statement, Loop) and statement.word == "while" and statement.items[0].text != "let":
+            self.found += (
+                Edit(statement.keyword, "for", len("while")),
+                Edit(statement.items[0].start, "; "),
+                Edit(statement.items[-1].end, ";"),
+            )
+        for part in parts:
+            if part is not None:
+                self._part(part, inner, "".join(f" {self._again(name)}" for name in first))
+        after = [v for v in written if v.name in known]
+        if loop:
+            assigned = _assigned(statement, known)
+            after += (v for v in assigned if v.kind in ("scalar", "unknown") and not v.array and v not in after)
+        if after:
+            self.found.append(Edit(statement.end, "".join(f" {self._again(v.name)}" for v in after)))
+
+    def _part(self, part: Statement, known: dict[str, Variable], first: str) -> None:
+        """Add the insertions of a branch's or loop's statement; one that is no block becomes one where it needs to."""
+        if isinstance(part, Block):
+            if first:
+                self.found.append(Edit(part.start + 1, first))
+            self._block(part, known)
+            return
+        outer, self.found = self.found, []
+        self._block(Block((), part.start, part.end, (part,)), known)
+        inner, self.found = self.found, outer
+        if inner or first:
+            self.found += (Edit(part.start, "{" + first + " "), *inner, Edit(part.end, " }"))
+
+    def _shares_a_type(self, variable: Variable) -> bool:
+        """Whether another variable or the result may have the type of an array; other types always do."""
+        if variable.kind in ("other", "opaque"):
+            return False
+        return not variable.array or sum(t in ("", variable.type) for t in self.types) > 1
+
+    def _written(self, items: Sequence[Token], known: dict[str, Variable]) -> list[Variable]:
+        """Return the variables that a statement passes to functions that may write to them."""
+        found: dict[str, Variable] = {}
+        for at, item in enumerate(items):
+            if item.kind != "word" or at + 1 >= len(items):
+                continue
+            if item.text in self.writers:
+                opening = _opening(items, at + 1)
+                if opening < 0:
+                    continue
+                names = [*_arguments(items, opening)]
+                if at >= 2 and items[at - 1].text == "." and (root := _root(items, at - 2)):
+                    names.append(root)
+                for name in names:
+                    variable = known.get(name)
+                    if variable and variable.mutable and variable.kind not in ("other", "opaque"):
+                        found[name] = variable
+        return list(found.values())
+
+
+def _opening(items: Sequence[Token], at: int) -> int:
+    """Return the index of the parenthesis of a call, after its generic arguments; -1 if there is none."""
+    if items[at].text == "<":
+        depth = 0
+        while at < len(items):
+            depth += (items[at].text == "<") - (items[at].text == ">")
+            if items[at].text in (";", "{"):
+                return -1
+            at += 1
+            if depth == 0:
+                break
+    return at if at < len(items) and items[at].text == "(" else -1
+
+
+def _arguments(items: Sequence[Token], opening: int) -> Iterable[str]:
+    """Yield the names of the variables that are arguments by themselves, or of which a part is one."""
+    try:
+        close = closing(items, opening)
+    except UnbalancedBrackets:
+        return
+    start = opening + 1
+    depth = 0
+    for at in range(opening + 1, close + 1):
+        word = items[at].text
+        if at == close or (word == "," and depth == 0):
+            if _is_place(items[start:at]):
+                yield items[start].text
+            start = at + 1
+        depth += (word in "([{") - (word in ")]}")
+
+
+def _is_place(items: Sequence[Token]) -> bool:
+    """Whether tokens are a name with fields and indices, ``a.b[i].x``."""
+    if not items or items[0].kind != "word":
+        return False
+    at = 1
+    while at < len(items):
+        if items[at].text == "." and at + 1 < len(items) and items[at + 1].kind == "word":
+            at += 2
+        elif items[at].text == "[":
+            try:
+                at = closing(items, at) + 1
+            except UnbalancedBrackets:
+                return False
+        else:
+            return False
+    return True
+
+
+def _root(items: Sequence[Token], at: int) -> str:
+    """Return the variable's name of the place that ends at index `at`: ``a`` of ``a.b[i]``."""
+    while at >= 0:
+        if items[at].text == "]":
+            depth = 0
+            while at >= 0:
+                depth += (items[at].text == "]") - (items[at].text == "[")
+                at -= 1
+                if depth == 0:
+                    break
+        elif items[at].kind != "word":
+            return ""
+        elif at >= 2 and items[at - 1].text == ".":
+            at -= 2
+        else:
+            return items[at].text
+    return ""
+
+
+def _writes(items: Sequence[Token]) -> Iterable[tuple[str, bool]]:
+    """Yield each variable that tokens assign, and whether it is a part of it that they assign."""
+    for at, item in enumerate(items):
+        if item.text in _ASSIGNMENTS and at:
+            name = _root(items, at - 1)
+            if name:
+                yield name, items[at - 1].text != name or (at >= 2 and items[at - 2].text == ".")
+        elif item.text in ("++", "--"):
+            name = _root(items, at - 1) if at and items[at - 1].kind == "word" else ""
+            name = name or (items[at + 1].text if at + 1 < len(items) and items[at + 1].kind == "word" else "")
+            if name:
+                yield name, False
+
+
+def _assigned(loop: Loop, known: dict[str, Variable]) -> list[Variable]:
+    """Return the variables among `known` that a loop assigns."""
+    names: dict[str, None] = {}
+    for statement in walk(loop):
+        names.update((name, None) for name, _ in _writes(statement.items))
+    return [known[name] for name in names if name in known and known[name].mutable]
+
+
+def _counters(loop: Loop, known: dict[str, Variable]) -> list[str]:
+    """Return the integers that a ``for`` loop changes in its last expression and that start at no literal."""
+    ends = [at for at, item in enumerate(loop.items) if item.text == ";"]
+    if len(ends) != 2:
+        return []
+    start, step = loop.items[: ends[0]], loop.items[ends[1] + 1 :]
+    constant = {items[at - 1].text for items in [start] for at in range(1, len(items) - 1) if _is_literal(items, at)}
+    names = dict.fromkeys(name for name, _ in _writes(step))
+    found = [known[name] for name in names if name in known and name not in constant]
+    return [variable.name for variable in found if variable.mutable and variable.kind in ("other", "unknown")]
+
+
+def _is_literal(items: Sequence[Token], at: int) -> bool:
+    """Whether a number is all that follows the ``=`` at an index."""
+    return (
+        items[at].text == "="
+        and items[at + 1].kind == "number"
+        and (at + 2 == len(items) or items[at + 2].text in (",", ";"))
+    )
