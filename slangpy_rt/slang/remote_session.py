@@ -144,11 +144,13 @@ class RemoteSession(CompilerSession):
         """
         compiler = self._compiler
         if compiler.start() == self._process and self._number:
+            compiler.use(self._number, self)
             return
         number = compiler.number()
         compiler.ask(number, "open", *self._how)
         self._number, self._process = number, compiler.started
         self._give = partial(compiler.closed.append, (self._process, number))
+        compiler.use(number, self)
         for name, path, text, before in self._modules:
             info = compiler.ask(number, "load_module", name, path, text)
             files = {file for file, _ in set(info.dependencies) ^ set(before.dependencies)}
