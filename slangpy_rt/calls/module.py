@@ -114,7 +114,6 @@ class Module:
         path = checked_path(where, "path", path)
         if not path.name:
             raise BindError(f"{where}: path is missing; give the path of a file with Slang text.")
-        checked_text(where, "path", str(path))
         choices = _choices(where, defines)
         if choices:
             return _with_choices(

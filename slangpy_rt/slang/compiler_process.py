@@ -22,7 +22,7 @@ from typing import IO, Any, Protocol
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.interrupts import apart
-from slangpy_rt.slang.files import working_directory
+from slangpy_rt.core.paths import absolute, working_directory
 from slangpy_rt.slang.locate import find_library
 from slangpy_rt.slang.messages import NO_MEMORY, SLOW, STUCK, receive, send
 
@@ -230,7 +230,7 @@ class CompilerProcess:
         flags = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
         if sys.pycache_prefix:
             flags += ["-X", f"pycache_prefix={sys.pycache_prefix}"]
-        package, library = Path(__file__).parent.parent, find_library(self._path).absolute()
+        package, library = Path(__file__).parent.parent, absolute(find_library(self._path))
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed in _stop
         self.started += 1
         cache = [str(self._cache.directory or ""), str(self._cache.max_bytes)]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.paths import resolved
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.files import decoded, names_files, reachable, read_file
 from slangpy_rt.slang.rebinding import rebound
@@ -113,7 +114,11 @@ class FileSystem:
 
     def calcCombinedPath(self, kind: int, start: bytes, path: bytes, out: int) -> int:  # noqa: N802
         folder = os.path.dirname(start) if kind == _FROM_FILE else start  # noqa: PTH120
-        return self._blob(os.path.join(folder, path) + b"\0", out)  # noqa: PTH118
+        found = os.path.join(folder, path)  # noqa: PTH118
+        if os.name != "nt" and b"\\" in path and not os.path.lexists(found):
+            # The folder's own name may have backslashes, which stay.
+            found = os.path.join(folder, path.replace(b"\\", b"/"))  # noqa: PTH118
+        return self._blob(found + b"\0", out)
 
     def getPathType(self, path: bytes, out: int) -> int:  # noqa: N802
         try:
@@ -126,7 +131,7 @@ class FileSystem:
     def getPath(self, kind: int, path: bytes, out: int) -> int:  # noqa: N802
         if kind == _SIMPLIFIED:
             return self._blob(os.path.normpath(path) + b"\0", out)
-        return self._blob(os.fsencode(os.path.realpath(_slashes(path))) + b"\0", out)
+        return self._blob(os.fsencode(resolved(_slashes(path))) + b"\0", out)
 
     def clearCache(self) -> int:  # noqa: N802
         return 0
@@ -148,5 +153,7 @@ def _write(out: int, address: int) -> None:
 
 
 def _slashes(path: bytes) -> str:
-    """Return a path with slashes, as Slang reads one with backslashes."""
-    return os.fsdecode(path if os.name == "nt" else path.replace(b"\\", b"/"))
+    """Return a path that exists as it is; any other with slashes, as Slang reads one with backslashes."""
+    if os.name == "nt" or b"\\" not in path or os.path.lexists(path):
+        return os.fsdecode(path)
+    return os.fsdecode(path.replace(b"\\", b"/"))

@@ -73,8 +73,11 @@ class Worker:
                     session.close()
             if closed:
                 give_back_freed()
-            with suppress(OSError):  # the folder may no longer exist; absolute paths still work then
+            try:
                 os.chdir(folder)
+            except OSError:
+                # It was deleted, and every relative path would raise; absolute paths mean the same anywhere.
+                os.chdir(os.path.abspath(os.sep))  # noqa: PTH100
             session = self._sessions.get(number)
             small = method != "open" and session is not None and session.target.program
             # This sets the stack size of threads that are started from now on.
