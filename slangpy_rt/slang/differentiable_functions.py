@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from slangpy_rt.slang.statements import Block, parse_block
@@ -94,6 +95,31 @@ class DifferentiableFunction:
     body: Block
 
 
+@dataclass(frozen=True, slots=True)
+class TreatedFunction:
+    """A ``[TreatAsDifferentiable]`` function.
+
+    Attributes
+    ----------
+    name : Token
+        Its name.
+    attribute : tuple of int
+        The offsets of the attribute's brackets, if it stands alone in them.
+    head : str
+        Its declaration without attributes, up to the brace.
+    arguments : tuple of str
+        The names of its parameters.
+    end : int
+        The offset after its body; 0 if it has none, or if it writes to a parameter or its object.
+    """
+
+    name: Token
+    attribute: tuple[int, int]
+    head: str
+    arguments: tuple[str, ...]
+    end: int
+
+
 def differentiable_functions(text: str) -> tuple[list[DifferentiableFunction], list[tuple[str, int]]]:
     """Return the differentiable functions in a text, and the name and offset of each that cannot be read."""
     found: list[DifferentiableFunction] = []
@@ -103,6 +129,17 @@ def differentiable_functions(text: str) -> tuple[list[DifferentiableFunction], l
             items = tokens(text, start, end)
             _collect(items, found, unreadable)
     return found, unreadable
+
+
+def treated_functions(text: str) -> Iterator[TreatedFunction]:
+    """Yield the ``[TreatAsDifferentiable]`` functions in a text."""
+    for start, end in [(0, len(text)), *macro_bodies(text)] if "TreatAsDifferentiable" in text else ():
+        items = tokens(text, start, end)
+        for at, item in enumerate(items):
+            if item.text == "TreatAsDifferentiable" and items[at - 1].text in ("[", ",") and at + 1 < len(items):
+                with suppress(UnbalancedBrackets):
+                    if found := _treated(items, at):
+                        yield found
 
 
 def writing_functions(text: str) -> set[str]:
@@ -143,7 +180,7 @@ def declared_variables(items: Sequence[Token]) -> Iterator[Variable]:
         kind = kind_of(type_) if type_ else "unknown"
         yield Variable(name.text, kind, type_, items[at].text == "var" and not immutable, given)
         return
-    type_, at = _type(items, at)
+    type_, at = named_type(items, at)
     while type_ and at < len(items) and items[at].kind == "word":
         name = items[at].text
         at += 1
@@ -206,6 +243,24 @@ def _collect(
             at += 1
 
 
+def _treated(items: Sequence[Token], at: int) -> TreatedFunction | None:
+    opening = next((k for k in range(at, -1, -1) if items[k].text == "["), 0)
+    close = closing(items, opening)
+    start = close + 1
+    while items[start].text == "[":
+        start = closing(items, start) + 1
+    name, returns, parameters, brace = _head(items, start)
+    index = next((k for k in range(start, len(items)) if items[k].text == name), 0)
+    if not name or not index:
+        return None
+    head = [item.text for item in items[start:brace]] if brace > 0 else []
+    plain = close == opening + 2 and brace > 0 and returns != "void"
+    plain &= {"out", "inout", "ref", "mutating", "_spy_"}.isdisjoint(i.text for i in items[opening:brace])
+    end = items[closing(items, brace)].end if plain else 0
+    names = tuple(p.name for p in parameters)
+    return TreatedFunction(items[index], (items[opening].start, items[close].end), " ".join(head), names, end)
+
+
 def _bodies(items: Sequence[Token], opening: int) -> Iterator[tuple[str, int]]:
     """Yield the accessor's name, empty for a function, and the index of the brace of each body."""
     first = items[opening + 1].text if opening + 1 < len(items) else ""
@@ -232,7 +287,6 @@ def _bodies(items: Sequence[Token], opening: int) -> Iterator[tuple[str, int]]:
 def _head(items: Sequence[Token], at: int) -> tuple[str, str, tuple[Variable, ...], int]:
     """Return the name, result type, parameters and the index of the brace of a function; -1 if it has no body."""
     name, returns, parameters, start = "", "", None, at
-    generics: set[str] = set()
     while at < len(items):
         word = items[at].text
         if word == "{":
@@ -248,13 +302,13 @@ def _head(items: Sequence[Token], at: int) -> tuple[str, str, tuple[Variable, ..
                 name = _name_before(items, at)
                 modern = any(t.text == "func" for t in items[start:at])
                 returns = "".join(t.text for t in items[start : at - 1] if t.text not in _MODIFIERS and t.text != "func")
-                parameters = list(_parameters(items[at + 1 : close], modern, generics))
+                parameters = list(_parameters(items[at + 1 : close], modern))
             at = close
         at += 1
     return name, returns, tuple(parameters or ()), -1
 
 
-def _parameters(items: Sequence[Token], modern: bool, generics: set[str]) -> Iterator[Variable]:
+def _parameters(items: Sequence[Token], modern: bool) -> Iterator[Variable]:
     for part in _split(items):
         words = {t.text for t in part}
         at = 0
@@ -262,11 +316,11 @@ def _parameters(items: Sequence[Token], modern: bool, generics: set[str]) -> Ite
             name, at = part[0].text, 2
             while at < len(part) and part[at].text in _MODIFIERS:
                 at += 1
-            type_, at = _type(part, at)
+            type_, at = named_type(part, at)
         else:
             while at < len(part) and part[at].text in _MODIFIERS:
                 at += 1
-            type_, at = _type(part, at)
+            type_, at = named_type(part, at)
             name = part[at].text if at < len(part) and part[at].kind == "word" else ""
             at += 1
             while at < len(part) and part[at].text == "[":
@@ -279,7 +333,7 @@ def _parameters(items: Sequence[Token], modern: bool, generics: set[str]) -> Ite
         yield Variable(name, kind_of(type_), type_, not fixed, not ("out" in words), "no_diff" not in words)
 
 
-def _type(items: Sequence[Token], at: int) -> tuple[str, int]:
+def named_type(items: Sequence[Token], at: int) -> tuple[str, int]:
     """Return the type at an index as text without spaces, and the index after it; empty if there is none."""
     start = at
     if at < len(items) and items[at].text in ("struct", "typename"):

@@ -11,17 +11,24 @@ stands, and four faults of Slang 2026.12 need another kind of instruction at tha
   ``x = same(x);`` follows the call.
 - Two variables of one type that change in a branch, one of them by a component, may get one register. The component's
   assignments are put between two statements ``p = same(p);``.
+- Of two elements of one array, vector or matrix that are read in a block, one by an index that is no literal, one loses
+  its gradient. All but the first are read from a copy of their own, ``same(v, 1)[i]``; the number keeps the calls apart.
+- The derivative of ``fmod(a, b)`` by `b` is 0. A function with the right one is called in its place.
+- A ``[TreatAsDifferentiable]`` function returns 0 in a derivative, in place of its value. It becomes a differentiable
+  function that calls one without the attribute by ``no_diff``.
 - The compiler crashes on the derivative of a ``for`` loop whose counter starts at a value that is no constant, and of
   ``while`` loops that are nested or hold ``continue``. ``i = same(i);`` begins the body of such a ``for`` loop, and
   ``while (c)`` becomes ``for (; c; )``.
 
-Only whole statements are inserted, so lines keep their numbers. Functions that cannot be read as statements stay.
+Only whole statements are inserted, so lines keep their numbers. Functions that cannot be read as
+statements stay.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -31,12 +38,16 @@ from slangpy_rt.slang.differentiable_functions import (
     Variable,
     declared_variables,
     differentiable_functions,
+    TreatedFunction,
     kind_of,
+    treated_functions,
     writing_functions,
 )
 from slangpy_rt.slang.statements import Block, Branch, Loop, Statement, walk
-from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing
+from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, tokens
 
+# A [TreatAsDifferentiable] function of this prefix has lost the attribute.
+_CONSTANT = "_spy_constant_"
 # Functions of Slang's core module with ``out`` parameters that have derivatives.
 _CORE = frozenset(("sincos", "modf", "frexp"))
 # Functions of Slang's core module that return scalars for scalars.
@@ -50,6 +61,36 @@ _ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "
 _SAME = """
 [Differentiable] T {name}<T : IDifferentiable>(T x) {{ return x; }}
 T {name}<T>(T x) {{ return x; }}
+[Differentiable] T {name}<T : IDifferentiable>(T x, int number) {{ return x; }}
+"""
+
+
+# d fmod(a, b) / db is -trunc(a / b); Slang has 0.
+_REMAINDER = """
+[ForwardDerivative({name}_forward)] [BackwardDerivative({name}_backward)]
+T {name}<T : __BuiltinFloatingPointType>(T a, T b) {{ return fmod(a, b); }}
+DifferentialPair<T> {name}_forward<T : __BuiltinFloatingPointType>(DifferentialPair<T> a, DifferentialPair<T> b)
+{{
+    T d = __slang_noop_cast<T>(a.d) - trunc(a.p / b.p) * __slang_noop_cast<T>(b.d);
+    return DifferentialPair<T>(fmod(a.p, b.p), __slang_noop_cast<T.Differential>(d));
+}}
+void {name}_backward<T : __BuiltinFloatingPointType>(
+    inout DifferentialPair<T> a, inout DifferentialPair<T> b, T.Differential d)
+{{
+    T slope = -trunc(a.p / b.p);
+    a = DifferentialPair<T>(a.p, d);
+    b = DifferentialPair<T>(b.p, __slang_noop_cast<T.Differential>(slope * __slang_noop_cast<T>(d)));
+}}
+[Differentiable] vector<T, N> {name}<T : __BuiltinFloatingPointType, let N : int>(vector<T, N> a, vector<T, N> b)
+{{
+    vector<T, N> r;
+    [ForceUnroll] for (int i = 0; i < N; ++i) r[i] = {name}(a[i], b[i]);
+    return r;
+}}
+[Differentiable] vector<T, N> {name}<T : __BuiltinFloatingPointType, let N : int>(vector<T, N> a, T b)
+{{
+    return {name}(a, vector<T, N>(b));
+}}
 """
 
 
@@ -62,7 +103,7 @@ class Edit(NamedTuple):
 
 
 def rebound(text: str, others: Iterable[str] = ()) -> str:
-    """Return a text with the statements that its differentiable functions need, and a definition of ``same`` at its end.
+    """Return a text with the statements that its differentiable functions need, and the functions they call at its end.
 
     Parameters
     ----------
@@ -71,31 +112,28 @@ def rebound(text: str, others: Iterable[str] = ()) -> str:
     others : iterable of str
         Texts of other files, whose functions with ``out`` and ``inout`` parameters the text may call.
     """
-    edits = rebinding_edits(text, others, name := same_name(text))
-    if not edits:
-        return text
-    return applied(text, edits) + definition(name)
-
-
-def same_name(text: str) -> str:
-    """Return the name of the function that returns its argument; files that are included together have different ones."""
-    return f"_spy_same_{zlib.crc32(text.encode()):08x}"
-
-
-def definition(name: str) -> str:
-    """Return the text that defines the function that returns its argument."""
-    return _SAME.format(name=name)
-
-
-def rebinding_edits(text: str, others: Iterable[str], same: str) -> list[Edit]:
-    """Return the insertions that the differentiable functions of a text need, in source order."""
     if "ifferentiable" not in text:
-        return []
+        return text
+    # Files that are included together have functions of different names.
+    number = f"{zlib.crc32(text.encode()):08x}"
+    same, remainder = f"_spy_same_{number}", f"_spy_fmod_{number}"
+    edits = _edits(text, others, same, remainder)
+    used = {name for name in (same, remainder) for edit in edits if name in edit.text}
+    whole = _applied(text, edits)
+    whole += _SAME.format(name=same) if same in used else ""
+    return whole + (_REMAINDER.format(name=remainder) if remainder in used else "")
+
+
+def _edits(text: str, others: Iterable[str], same: str, remainder: str) -> list[Edit]:
+    """Return the edits that the differentiable functions of a text need, in source order."""
     functions, _ = differentiable_functions(text)
     writers = _CORE.union(*map(writing_functions, [text, *others])) if functions else _CORE
     edits: list[Edit] = []
     for function in functions:
         edits += _Rebinding(function, writers, same).edits()
+    for treated in treated_functions(text):
+        edits += _constant_edits(treated)
+    edits += (Edit(token.start, remainder, len(token.text)) for token in _remainders(functions, text))
     merged: dict[int, Edit] = {}
     for edit in edits:
         before = merged.get(edit.offset, Edit(edit.offset, ""))
@@ -103,7 +141,36 @@ def rebinding_edits(text: str, others: Iterable[str], same: str) -> list[Edit]:
     return [merged[offset] for offset in sorted(merged)]
 
 
-def applied(text: str, edits: Sequence[Edit]) -> str:
+def _remainders(functions: Sequence[DifferentiableFunction], text: str) -> Iterable[Token]:
+    """Yield the calls of ``fmod`` in functions, unless the text declares a function of this name."""
+    if "fmod" not in text:
+        return
+    items = tokens(text)
+    if any(
+        item.text == "fmod" and before.kind == "word" and before.text not in ("return", "else", "no_diff")
+        for before, item in pairwise(items)
+    ):
+        return  # the text declares a function of this name
+    for function in functions:
+        for statement in walk(function.body):
+            yield from (item for item in statement.items if item.text == "fmod")
+
+
+def _constant_edits(function: TreatedFunction) -> list[Edit]:
+    """Return the edits that make a function call one without the attribute, as a constant."""
+    if not function.end:
+        return []
+    start, end = function.attribute
+    head = f"[Differentiable] {function.head}"
+    body = f"{{ return no_diff {_CONSTANT}{function.name.text}({', '.join(function.arguments)}); }}"
+    return [
+        Edit(start, "", end - start),
+        Edit(function.name.start, _CONSTANT),
+        Edit(function.end, f" {head} {body}"),
+    ]
+
+
+def _applied(text: str, edits: Sequence[Edit]) -> str:
     """Return a text with edits, which are sorted by their offsets."""
     parts, at = [], 0
     for offset, new, replaced in edits:
@@ -120,6 +187,7 @@ class _Rebinding:
     writers: Set[str]
     same: str
     found: list[Edit] = field(default_factory=list)
+    parted: int = 0
 
     def edits(self) -> list[Edit]:
         function = self.function
@@ -177,6 +245,27 @@ class _Rebinding:
                 self._compound(statement, known)
         if pending and last:
             self.found += (Edit(last.end, f" {self._again(name)}") for name in pending)
+        self._reads(block, outer)
+
+    def _reads(self, block: Block, outer: dict[str, Variable]) -> None:
+        """Part the reads of elements of one variable in a block, if an index among them is no literal."""
+        known = dict(outer)
+        places: dict[str, list[Token]] = {}
+        computed: set[str] = set()
+        for statement in block.body:
+            own = {v.name: v for v in declared_variables(statement.items)}
+            known |= own
+            for at, place in _element_reads(statement.items, self.writers):
+                variable = known.get(place.text)
+                if variable and place.text not in own and (variable.array or variable.kind == "composite"):
+                    if variable.kind not in ("other", "opaque"):
+                        places.setdefault(place.text, []).append(place)
+                        if at:
+                            computed.add(place.text)
+        for name in computed:
+            for place in places[name][1:]:
+                self.parted += 1
+                self.found += (Edit(place.start, f"{self.same}("), Edit(place.end, f", {self.parted})"))
 
     def _component_writes(self, statement: Statement, known: dict[str, Variable]) -> list[Variable]:
         """Return the variables of which a statement assigns a component, a field or an element."""
@@ -308,7 +397,13 @@ def _is_place(items: Sequence[Token]) -> bool:
 
 
 def _root(items: Sequence[Token], at: int) -> str:
-    """Return the variable's name of the place that ends at index `at`: ``a`` of ``a.b[i]``."""
+    """Return the variable's name of the place that ends at index `at`: ``a`` of ``a.b[i]``; empty if it is none."""
+    found = _root_index(items, at)
+    return items[found].text if found >= 0 else ""
+
+
+def _root_index(items: Sequence[Token], at: int) -> int:
+    """Return the index of the variable's name of the place that ends at index `at`; -1 if it is none."""
     while at >= 0:
         if items[at].text == "]":
             depth = 0
@@ -318,12 +413,12 @@ def _root(items: Sequence[Token], at: int) -> str:
                 if depth == 0:
                     break
         elif items[at].kind != "word":
-            return ""
+            return -1
         elif at >= 2 and items[at - 1].text == ".":
             at -= 2
         else:
-            return items[at].text
-    return ""
+            return at
+    return -1
 
 
 def _writes(items: Sequence[Token]) -> Iterable[tuple[str, bool]]:
@@ -338,6 +433,32 @@ def _writes(items: Sequence[Token]) -> Iterable[tuple[str, bool]]:
             name = name or (items[at + 1].text if at + 1 < len(items) and items[at + 1].kind == "word" else "")
             if name:
                 yield name, False
+
+
+def _element_reads(items: Sequence[Token], writers: Set[str]) -> Iterable[tuple[bool, Token]]:
+    """Yield the variable's name of each element that is read, and whether its index is no literal."""
+    written = {token.start for at, item in enumerate(items) for token in _written_places(items, at, item, writers)}
+    for at, item in enumerate(items[:-1]):
+        if item.kind != "word" or items[at + 1].text != "[" or item.start in written:
+            continue
+        if at and items[at - 1].text in (".", "::"):
+            continue
+        literal = at + 3 < len(items) and items[at + 2].kind == "number" and items[at + 3].text == "]"
+        yield not literal, item
+
+
+def _written_places(items: Sequence[Token], at: int, item: Token, writers: Set[str]) -> Iterable[Token]:
+    """Yield the variable's name of the place that a token assigns, or of each place that a call may write to."""
+    if item.text in _ASSIGNMENTS and at and (root := _root_index(items, at - 1)) >= 0:
+        yield items[root]
+    elif item.text in ("++", "--"):
+        if at and (root := _root_index(items, at - 1)) >= 0:
+            yield items[root]
+        elif at + 1 < len(items):
+            yield items[at + 1]
+    elif item.text in writers and at + 1 < len(items) and (opening := _opening(items, at + 1)) >= 0:
+        with suppress(UnbalancedBrackets):
+            yield from items[opening : closing(items, opening)]
 
 
 def _assigned(loop: Loop, known: dict[str, Variable]) -> list[Variable]:
