@@ -38,6 +38,8 @@ _MEMBERS = frozenset({"device", "info", "load_from_file", "load_from_source", "n
 _NEW = re.compile(r"\bnew\b")
 # A module's name, which diagnostics show and which Slang looks for in the file system.
 _PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
+# Functions, kernels and types that a module keeps by name; a function keeps as many prepared calls.
+_MOST_ITEMS = 4096
 
 
 @short_tracebacks("load_from_file", "load_from_source", "find_function", "find_struct", "__getitem__")
@@ -264,6 +266,9 @@ class Module:
             if self._variants is not None and isinstance(found, SlangCallable) and found.overloads:
                 found = self._variants.tuned(found.name, name)
             if found is not None:
+                if len(self._items) >= _MOST_ITEMS:
+                    # A program may look up generic functions of ever other arguments.
+                    self._items.clear()
                 # Another thread may have been first: a name stands for one function, with one set of prepared calls.
                 found = self._items.setdefault(name, found)
         # Callers keep a function whose declaration an edit removed, and it works again when the declaration is back.
