@@ -7,6 +7,7 @@ loaded here; the session passes modules and their texts.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
@@ -95,7 +96,7 @@ def undefined_structs(native: ctypes.CDLL, decl: int) -> list[str]:
 def files_of(module: ComPtr) -> list[str]:
     """Return the paths of the files that a module was read from."""
     count = module.call("IModule.getDependencyFileCount")
-    return [module.call("IModule.getDependencyFilePath", index).decode() for index in range(count)]
+    return [os.fsdecode(module.call("IModule.getDependencyFilePath", index)) for index in range(count)]
 
 
 def constant_values(native: ctypes.CDLL, decl: int) -> list[int]:

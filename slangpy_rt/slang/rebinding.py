@@ -36,10 +36,10 @@ from typing import NamedTuple
 
 from slangpy_rt.slang.differentiable_functions import (
     DifferentiableFunction,
+    TreatedFunction,
     Variable,
     declared_variables,
     differentiable_functions,
-    TreatedFunction,
     kind_of,
     treated_functions,
     writing_functions,
@@ -53,9 +53,7 @@ _CONSTANT = "_spy_constant_"
 _CORE = frozenset(("sincos", "modf", "frexp"))
 # Functions of Slang's core module that return scalars for scalars.
 _SCALAR_FUNCTIONS = frozenset(
-    "abs acos acosh asin asinh atan atan2 atanh ceil clamp cos cosh degrees detach exp exp10 exp2 floor fma fmax fmin "
-    "fmod frac ldexp lerp log log10 log2 mad max min pow radians rcp round rsqrt saturate select sign sin sincos sinh "
-    "smoothstep sqrt step tan tanh trunc if for while switch return float half double int uint bool MaxIters".split()
+    ["abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "clamp", "cos", "cosh", "degrees", "detach", "exp", "exp10", "exp2", "floor", "fma", "fmax", "fmin", "fmod", "frac", "ldexp", "lerp", "log", "log10", "log2", "mad", "max", "min", "pow", "radians", "rcp", "round", "rsqrt", "saturate", "select", "sign", "sin", "sincos", "sinh", "smoothstep", "sqrt", "step", "tan", "tanh", "trunc", "if", "for", "while", "switch", "return", "float", "half", "double", "int", "uint", "bool", "MaxIters"]
 )
 _ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<="))
 # A struct that cannot be differentiated, an integer or a boolean is returned by the second function.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import BindError, CompileError
+from slangpy_rt.core.paths import resolved, working_directory
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import (
     Compiled,
@@ -454,7 +455,7 @@ def _module_name(name: str) -> str:
 def _check_unchanged(source: Source, fresh: ModuleInfo) -> None:
     """Refuse a module whose files changed since `source` was created: results would be cached under an old key."""
     known: ModuleInfo | None = getattr(source, "info", None)
-    own = str(Path(source.path).resolve())  # the module's own text is in memory, so its file may differ
+    own = resolved(source.path)  # the module's own text is in memory, so its file may differ
     files = set(known.dependencies) ^ set(fresh.dependencies) if known else set()
     changed = sorted(path for path, _ in files if path != own)
     if changed:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.conformance._derivative_forms import FORMS, K, V, Form, slope
+from tests.conformance._derivative_forms import FORMS, Form, slope
 from tests.depth import sampled
 
 
