@@ -39,7 +39,6 @@ from slangpy_rt.slang.files import (
     first_file,
     read_file,
     read_source,
-    working_directory,
 )
 from slangpy_rt.slang.linked_text import check_macros, with_macros
 from slangpy_rt.slang.locate import compiler_version, shader_directory, shaders
