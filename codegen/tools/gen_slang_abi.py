@@ -28,6 +28,7 @@ METHODS = {
     "IComponentType": ["getLayout", "getEntryPointCode", "getTargetCode", "link", "linkWithOptions"],
     "IEntryPoint": ["getFunctionReflection"],
     "IModule": [
+        "disassemble",
         "findEntryPointByName",
         "getDefinedEntryPointCount",
         "getDefinedEntryPoint",

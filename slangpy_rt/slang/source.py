@@ -45,7 +45,7 @@ Recipe = tuple[str, "str | None", Defines, dict[str, Any], tuple[Any, ...]]
 
 # A number in the cache key of a module's declarations. It has to be raised when the same text gives other
 # declarations, or becomes another text for the compiler.
-_REFLECTION = 16
+_REFLECTION = 17
 # A module whose files are written while Slang reads them is loaded again: the number of attempts, and the pause
 # after each, in seconds.
 _TRIES, _PAUSE = 10, 0.02
@@ -277,9 +277,9 @@ class Source:
         return any(source.info.prints for source in (*self._linked, self))
 
     @property
-    def waits(self) -> bool:
-        """Whether functions of this module or of a linked one may wait for other threads of their group."""
-        return any(source.info.waits for source in (*self._linked, self))
+    def groups(self) -> bool:
+        """Whether functions of this module or of a linked one may use anything of a thread group."""
+        return any(source.info.groups for source in (*self._linked, self))
 
     @property
     def statics(self) -> bool:
