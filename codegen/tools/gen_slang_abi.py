@@ -224,6 +224,7 @@ ENUMS = {
         "EnableExperimentalPasses",
         "EnableWarning",
         "FloatingPointMode",
+        "ForceCLayout",
         "IgnoreCapabilities",
         "LanguageVersion",
         "LoopInversion",

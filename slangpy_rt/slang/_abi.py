@@ -158,6 +158,7 @@ EmitSpirvMethod = 118
 EnableExperimentalPasses = 92
 EnableWarning = 21
 FloatingPointMode = 43
+ForceCLayout = 129
 IgnoreCapabilities = 11
 LanguageVersion = 107
 LoopInversion = 105
