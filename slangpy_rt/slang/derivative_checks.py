@@ -170,8 +170,8 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
                 file, line = treated[name]
                 raise CompileError(
                     f"{path}:{caller.lines.get(name, 0)}: {caller.name} calls '{name}' ({file}:{line}), which is "
-                    "[TreatAsDifferentiable] and writes to a parameter: Slang 2026.12 loses its values in derivatives. "
-                    "Make it [Differentiable], and detach(...) the values without gradients."
+                    "[TreatAsDifferentiable] and writes to a parameter: Slang 2026.12 loses its values in "
+                    "derivatives. Make it [Differentiable], and detach(...) the values without gradients."
                 )
             for made in caller.made:
                 bases = structs.get(made.type)

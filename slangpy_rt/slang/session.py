@@ -26,6 +26,7 @@ from slangpy_rt.slang.cuda_methods import lacking_methods
 from slangpy_rt.slang.derivative_checks import Facts, check_accessors, check_derivatives, facts
 from slangpy_rt.slang.emitted import context_variables, exported
 from slangpy_rt.slang.files import check_imports, dependencies, names_files, places, reachable, telling
+from slangpy_rt.slang.groups import may_use_groups, uses_groups
 from slangpy_rt.slang.imports import imported
 from slangpy_rt.slang.library import Library, failure, taken
 from slangpy_rt.slang.lookup import Lookup, last_part, parse
@@ -112,6 +113,8 @@ class Session(CompilerSession):
         # Whether loaded texts may have static variables that are not ``const``.
         self._statics = False
         self._facts: dict[str, Facts] = {}
+        # Whether functions of loaded modules that are not ours may use anything of a thread group.
+        self._groups = False
         self._apart = False  # whether this session compiles one kernel for another one
         self._cases: dict[str, Cases] = {}
         self._seen: set[str] = set()
@@ -161,6 +164,7 @@ class Session(CompilerSession):
                 if known.address not in self._walked:
                     self._undefined.update(undefined_structs(native, decl))
                     self._walked.add(known.address)
+                    self._groups |= self.target.entry != "range" and self._may_use_groups(known)
             opened = files_of(module)
             files, texts = dependencies(opened, path)
             # This project's own files import only each other and Slang finds those first, in the same folder.
@@ -174,7 +178,8 @@ class Session(CompilerSession):
             self._statics |= has_statics(every, self._defines)
             changed = self._statics and changes_statics(every, self._defines)
             looked = places([(path, source), *theirs], self._folders, opened)
-            return replace(info, dependencies=files, places=looked, declares=self._declared(), statics=changed)
+            info = replace(info, dependencies=files, places=looked, declares=self._declared())
+            return replace(info, statics=changed, groups=self._groups)
 
     def functions(self, module: str, name: str) -> tuple[FunctionSig, ...]:
         parsed = parse(name)
@@ -255,6 +260,7 @@ class Session(CompilerSession):
                 plain = stack.enter_context(self._native.linked(parts, name, optimized=False))
                 code = self._code(plain, name)
             code = checked(code, self.target, name, self._texts.values(), text)
+            groups = self._groups and uses_groups(code, self.target.format)
             if ranged:
                 used = context_variables(code, entry)
                 check_globals(self._library.native, used, self._every_module(), self._texts.values())
@@ -272,7 +278,7 @@ class Session(CompilerSession):
                     "conformances": conformances,
                 }  # fmt: skip
                 code = json.dumps(everything).encode()
-            return Compiled(code, fields, size, strings)
+            return Compiled(code, fields, size, strings, groups)
 
     def close(self) -> None:
         with self._library.lock:
@@ -440,6 +446,14 @@ class Session(CompilerSession):
         """Return all loaded modules, imported ones included; those of ``load_module`` come first."""
         every = (*self._modules.values(), *self._native.modules())
         return list({module.address: module for module in every}.values())
+
+    def _may_use_groups(self, module: ComPtr) -> bool:
+        """Return whether functions of a module that is not ours may use anything of a thread group."""
+        if all(is_ours(Path(file)) for file in files_of(module)):
+            return False
+        out = Out()
+        module.call("IModule.disassemble", out.ref)
+        return may_use_groups(out.bytes())
 
     def _declared(self) -> tuple[str, ...]:
         """Return the names in the outermost scopes of all modules, except those that begin with ``_spy_``."""
