@@ -205,7 +205,7 @@ def declared_variables(items: Sequence[Token]) -> Iterator[Variable]:
     if at + 1 >= len(items) or items[at].kind != "word" or items[at].text in _NO_TYPES:
         return
     if items[at].text in ("let", "var"):
-        name = items[at + 1]
+        inferred = items[at + 1].text
         rest = at + 2
         type_ = ""
         if rest < len(items) and items[rest].text == ":":
@@ -214,7 +214,7 @@ def declared_variables(items: Sequence[Token]) -> Iterator[Variable]:
             rest = end
         given = rest < len(items) and items[rest].text == "="
         kind = kind_of(type_) if type_ else "unknown"
-        yield Variable(name.text, kind, type_, items[at].text == "var" and not immutable, given)
+        yield Variable(inferred, kind, type_, items[at].text == "var" and not immutable, given)
         return
     type_, at = named_type(items, at)
     while type_ and at < len(items) and items[at].kind == "word":

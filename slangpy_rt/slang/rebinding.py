@@ -251,7 +251,7 @@ class _Rebinding:
         last: Statement | None = None
         for statement in block.body:
             single = type(statement) is Statement
-            parts = self._component_writes(statement, known) if single else []
+            parts: list[Variable] = self._component_writes(statement, known) if single else []
             names = [variable.name for variable in parts]
             if pending and last and names != pending:
                 self.found += (Edit(last.end, f" {self._again(name)}") for name in pending)
@@ -308,16 +308,16 @@ class _Rebinding:
         if isinstance(statement, Block):
             self._block(statement, known)
             return
-        parts = statement.parts if isinstance(statement, Branch) else (statement.part,)
-        loop = isinstance(statement, Loop)
+        loop = statement if isinstance(statement, Loop) else None
+        parts = (loop.part,) if loop else statement.parts if isinstance(statement, Branch) else ()
         inner = known | {v.name: v for v in declared_variables(statement.items)}
         written = self._written(statement.items, inner) if self.loops else []
         first = [v.name for v in written]
-        if isinstance(statement, Loop) and statement.word == "for":
-            first += _counters(statement, inner)
-        elif isinstance(statement, Loop) and statement.word == "while" and _is_pure(statement.items):
+        if loop and loop.word == "for":
+            first += _counters(loop, inner)
+        elif loop and loop.word == "while" and _is_pure(loop.items):
             self.found += (
-                Edit(statement.keyword, "for", len("while")),
+                Edit(loop.keyword, "for", len("while")),
                 Edit(statement.items[0].start, "; "),
                 Edit(statement.items[-1].end, ";"),
             )
@@ -326,7 +326,7 @@ class _Rebinding:
                 self._part(part, inner, "".join(f" {self._again(name)}" for name in first))
         after = [v for v in written if v.name in known]
         if loop:
-            assigned = _assigned(statement, known)
+            assigned = _assigned(loop, known)
             after += (v for v in assigned if v.kind in ("scalar", "unknown") and not v.array and v not in after)
         if after:
             self.found.append(Edit(statement.end, "".join(f" {self._again(v.name)}" for v in after)))

@@ -164,8 +164,9 @@ class Session(CompilerSession):
                 if known.address not in self._walked:
                     self._undefined.update(undefined_structs(native, decl))
                     self._walked.add(known.address)
-                    self._groups |= self.target.entry != "range" and self._may_use_groups(known)
             opened = files_of(module)
+            if self.target.entry != "range":
+                self._groups |= any(map(self._may_use_groups, self._parts(module, path, opened)))
             files, texts = dependencies(opened, path)
             # This project's own files import only each other and Slang finds those first, in the same folder.
             theirs = [item for item in texts if not is_ours(Path(item[0]))]
@@ -446,6 +447,12 @@ class Session(CompilerSession):
         """Return all loaded modules, imported ones included; those of ``load_module`` come first."""
         every = (*self._modules.values(), *self._native.modules())
         return list({module.address: module for module in every}.values())
+
+    def _parts(self, module: ComPtr, path: str, opened: list[str]) -> list[ComPtr]:
+        """Return a loaded module and those that it imports; a module that Slang refused has no intermediate code."""
+        others = (other for other in self._native.modules() if other.address != module.address)
+        files = {other.address: (other, files_of(other)[:1]) for other in others}
+        return [module, *(other for other, first in files.values() if first != [path] and {*first} & {*opened})]
 
     def _may_use_groups(self, module: ComPtr) -> bool:
         """Return whether functions of a module that is not ours may use anything of a thread group."""
