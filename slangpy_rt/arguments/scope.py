@@ -71,6 +71,8 @@ class Scope(Follower):
         self.due = 0.0 if watch and source.watched else inf
         # Emitted and loaded kernels by their descriptions, which hold no sizes: calls of other shapes use them too.
         self.ready: dict[Any, Any] = {}
+        # Descriptions of the derivatives' kernels that a debug device has checked.
+        self.checked: set[Any] = set()
         self._lock = threading.RLock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -121,6 +123,7 @@ class Scope(Follower):
         """Drop all prepared calls."""
         self.age = object()
         self.ready = {}
+        self.checked = set()
         for follower in list(self.followers):
             follower.forget()
 

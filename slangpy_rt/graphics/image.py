@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.checks import flag, short_tracebacks
 from slangpy_rt.core.errors import BindError, ShapeError
@@ -65,6 +66,10 @@ class Image:
         self._wrap, self._filter = modes("Image", wrap, filter)
         self._pyramid = Pyramid(Runner(), texels, flag("Image", "mips", mips))
         self.texels: Any = self._pyramid.base
+        recorder = RECORDER.get()
+        if recorder is not None and self._pyramid.is_copy and texels.grad_out is not None:
+            total, own = texels.grad_out, self.texels.grad_out
+            recorder.note((texels,), (self.texels,), lambda: total.__iadd__(own))
 
     def __getstate__(self) -> dict[str, Any]:
         state = {n: v for n, v in self.__dict__.items() if n not in ("_pyramid", "_wrap", "_filter", "texels")}
@@ -119,7 +124,17 @@ class Image:
 
     def get_this(self) -> dict[str, Any]:
         """Return the value for a parameter of a Slang function."""
+        recorder = RECORDER.get()
+        if recorder is not None and self.levels > 1 and self.texels.grad_out is not None:
+            # After the derivatives of the calls that take this value.
+            recorder.note((self.texels,), (self._pyramid.chain,), self.backward)
         return value_of(self._pyramid, self._wrap, self._filter)
+
+    def gradient_of_this(self, gradient: dict[str, Any]) -> dict[str, Any]:
+        """Return the gradient of ``get_this``'s value as that of ``texels``, in their shape."""
+        total = gradient["texels"]
+        self._pyramid.gather(Runner(), self._pyramid.chain.detach().with_grads(total, total))
+        return {"texels": self._pyramid.level(0, total)}
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self._pyramid.sizes[0]))

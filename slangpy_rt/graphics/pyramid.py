@@ -90,21 +90,27 @@ class Pyramid:
             below = self.level(k + 1).detach()
             runner.call(smaller, grid(below.shape), int2(columns, rows), self._part(k).detach(), _result=below)
 
-    def gather(self, runner: Runner) -> None:
-        """Add the gradients of the smaller levels to that of the largest."""
+    def gather(self, runner: Runner, chain: Any = None) -> None:
+        """Add the gradients of the smaller levels to that of the largest.
+
+        Parameters
+        ----------
+        chain : Tensor, optional
+            The texels of all levels with other gradients than their own.
+        """
         smaller = self._module["_spy_smaller"].bwds
         for k in range(len(self.sizes) - 2, -1, -1):
             *_, rows, columns = self.sizes[k]
-            below = self.level(k + 1)
-            runner.call(smaller, grid(below.shape), int2(columns, rows), self._part(k), _result=below)
+            below = self.level(k + 1, chain)
+            runner.call(smaller, grid(below.shape), int2(columns, rows), self._part(k, chain), _result=below)
 
-    def level(self, level: int) -> Any:
-        """Return the texels of a level in its shape."""
-        return self._part(level).view(self.sizes[level])
+    def level(self, level: int, chain: Any = None) -> Any:
+        """Return the texels of a level in its shape; of another ``chain`` than the own one if there is one."""
+        return self._part(level, chain).view(self.sizes[level])
 
-    def _part(self, level: int) -> Any:
+    def _part(self, level: int, chain: Any = None) -> Any:
         first = sum(map(prod, self.sizes[:level]))
-        return self.chain[first : first + prod(self.sizes[level])]
+        return (self.chain if chain is None else chain)[first : first + prod(self.sizes[level])]
 
 
 def sampling(device: Any, cube: bool) -> Any:

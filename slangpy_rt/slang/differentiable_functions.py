@@ -69,6 +69,11 @@ class Variable:
         """Whether it is an array."""
         return self.type.endswith("]") or self.type.startswith("Array<")
 
+    @property
+    def matrix(self) -> bool:
+        """Whether it is a matrix."""
+        return re.match(r"(?:\w+\dx\d|matrix<.*>)$", self.type) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class DifferentiableFunction:

@@ -27,6 +27,7 @@ Places = tuple[tuple[str, str], ...]
 # Matches ``import a.b``, ``__include "a.slang"``, ``implementing a`` and takes the name.
 _NAMED = re.compile(r'\b(?:import|__import|__include|implementing)\b\s*([\w.]+(?:\s*/\s*[\w.]+)*|"[^"\n]*")')
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"]', re.M)
+_NOT_UTF8 = re.compile(r"^(.+)\(\d+\): error 10006: invalid UTF-8", re.M)
 _OUR_IMPORT = re.compile(r"\bimport\s+\"?slangpy_rt\b")
 # Matches ``import glsl;`` and ``__exported import "core";``.
 _SLANGS_OWN = re.compile(r"^[ \t]*(?:__exported[ \t]+)?import[ \t]+\"?(core|glsl)\"?[ \t]*;", re.M)
@@ -294,6 +295,10 @@ def telling(path: str, text: str, folders: tuple[str, ...]) -> Iterator[None]:
             if file.is_file() and str(file.parent) != resolved(shader_directory()):
                 hint = f"'import slangpy_rt' is a module of slangpy_rt's own, never '{file}'; rename the file."
                 raise CompileError(f"{error}\n{hint}") from None
+        # Slang 2026.14 refuses such bytes in the comments of a file, too, which 2026.12 skips.
+        if broken := _NOT_UTF8.search(str(error)):
+            with suppress(OSError):
+                decoded(f"'{broken[1]}'", read_file(broken[1]))
         # "the form of this l-value argument is not valid for a `ref` parameter"
         if "E40008" in str(error) and _ATOMIC.search(text):
             raise CompileError(f"{error}\n{_METHODS}") from None

@@ -10,14 +10,15 @@ stands, and four faults of Slang 2026.12 need another kind of instruction at tha
 - In a loop, the backward pass reads a variable that was an ``out`` or ``inout`` argument as it was before that call.
   ``x = same(x);`` follows the call.
 - Two variables of one type that change in a branch, one of them by a component, may get one register. The component's
-  assignments are put between two statements ``p = same(p);``.
+  assignments are put between two statements ``p = same(p);``, and so are those of a matrix anywhere: of two components
+  that are read afterwards, one loses its gradient.
 - Of two elements of one array, vector or matrix that are read in a block, one by an index that is no literal, one loses
   its gradient. All but the first are read from a copy of their own, ``same(v, 1)[i]``; the number keeps the calls apart.
 - The derivative of ``fmod(a, b)`` by `b` is 0. A function with the right one is called in its place.
 - A ``[TreatAsDifferentiable]`` function returns 0 in a derivative, in place of its value. It becomes a differentiable
   function that calls one without the attribute by ``no_diff``.
 - The compiler crashes on the derivative of a ``for`` loop whose counter starts at a value that is no constant, and of
-  ``while`` loops that are nested or hold ``continue``. ``i = same(i);`` begins the body of such a ``for`` loop, and
+  ``while`` loops that are nested or hold ``continue``, and loses gradients in ``while`` loops with ``break``. ``i = same(i);`` begins the body of such a ``for`` loop, and
   ``while (c)`` becomes ``for (; c; )``.
 
 Only whole statements are inserted, so lines keep their numbers. Functions that cannot be read as
@@ -269,11 +270,11 @@ class _Rebinding:
 
     def _component_writes(self, statement: Statement, known: dict[str, Variable]) -> list[Variable]:
         """Return the variables of which a statement assigns a component, a field or an element."""
-        if not self.forks or statement.labels or statement.jumps or any(declared_variables(statement.items)):
+        if statement.labels or statement.jumps or any(declared_variables(statement.items)):
             return []
         names = dict.fromkeys(name for name, part in _writes(statement.items) if part)
-        found = [known[name] for name in names if name in known]
-        return [variable for variable in found if variable.mutable and self._shares_a_type(variable)]
+        found = [known[name] for name in names if name in known and known[name].mutable]
+        return [v for v in found if (self.forks and self._shares_a_type(v)) or v.matrix]
 
     def _statement(self, statement: Statement, known: dict[str, Variable]) -> None:
         known.update((v.name, v) for v in declared_variables(statement.items))
@@ -292,7 +293,7 @@ class _Rebinding:
         first = [v.name for v in written]
         if isinstance(statement, Loop) and statement.word == "for":
             first += _counters(statement, inner)
-        elif isinstance(statement, Loop) and statement.word == "while" and statement.items[0].text != "let":
+        elif isinstance(statement, Loop) and statement.word == "while" and _is_pure(statement.items):
             self.found += (
                 Edit(statement.keyword, "for", len("while")),
                 Edit(statement.items[0].start, "; "),
@@ -470,21 +471,28 @@ def _assigned(loop: Loop, known: dict[str, Variable]) -> list[Variable]:
 
 
 def _counters(loop: Loop, known: dict[str, Variable]) -> list[str]:
-    """Return the integers that a ``for`` loop changes in its last expression and that start at no literal."""
+    """Return the integers that a ``for`` loop changes in its last expression and that start at no literal.
+
+    A loop that is unrolled, or of which the compiler finds the number of rounds, starts at a constant.
+    """
     ends = [at for at, item in enumerate(loop.items) if item.text == ";"]
-    if len(ends) != 2:
+    if len(ends) != 2 or not any(item.text == "MaxIters" for item in loop.attributes):
         return []
     start, step = loop.items[: ends[0]], loop.items[ends[1] + 1 :]
-    constant = {items[at - 1].text for items in [start] for at in range(1, len(items) - 1) if _is_literal(items, at)}
+    constant = {start[at - 1].text for at in range(1, len(start) - 1) if _is_literal(start, at)}
     names = dict.fromkeys(name for name, _ in _writes(step))
     found = [known[name] for name in names if name in known and name not in constant]
     return [variable.name for variable in found if variable.mutable and variable.kind in ("other", "unknown")]
 
 
+def _is_pure(condition: Sequence[Token]) -> bool:
+    """Whether a condition assigns and declares nothing; as the condition of a ``for``, it would end the compiler."""
+    return condition[0].text != "let" and not any(item.text in _ASSIGNMENTS | {"++", "--"} for item in condition)
+
+
 def _is_literal(items: Sequence[Token], at: int) -> bool:
     """Whether a number is all that follows the ``=`` at an index."""
-    return (
-        items[at].text == "="
-        and items[at + 1].kind == "number"
-        and (at + 2 == len(items) or items[at + 2].text in (",", ";"))
-    )
+    if items[at].text != "=":
+        return False
+    at += 2 if items[at + 1].text in ("-", "+") else 1
+    return at < len(items) and items[at].kind == "number" and (at + 1 == len(items) or items[at + 1].text == ",")

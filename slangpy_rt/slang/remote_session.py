@@ -70,6 +70,7 @@ class RemoteSession(CompilerSession):
         self._modules: list[tuple[str, str, str, ModuleInfo]] = []
         self._number = 0  # the session's number in the process; 0 while no session is open
         self._process = 0  # ``CompilerProcess.started`` when the session was opened
+        self.build_tag = ""
         self._ask("open", *self._how)
 
     def load_module(self, name: str, path: str, source: str) -> ModuleInfo:
@@ -149,7 +150,7 @@ class RemoteSession(CompilerSession):
             compiler.use(self._number, self)
             return
         number = compiler.number()
-        compiler.ask(number, "open", *self._how)
+        self.build_tag = compiler.ask(number, "open", *self._how)
         self._number, self._process = number, compiler.started
         self._give = partial(compiler.closed.append, (self._process, number))
         compiler.use(number, self)

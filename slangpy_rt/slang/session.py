@@ -21,6 +21,7 @@ from slangpy_rt.slang.call_layout import call_layout, hashed_strings
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.core_functions import explained
+from slangpy_rt.slang.corrections.spirv_math import has_doubles
 from slangpy_rt.slang.cuda_methods import lacking_methods
 from slangpy_rt.slang.derivative_checks import Facts, check_accessors, check_derivatives, facts
 from slangpy_rt.slang.emitted import context_variables, exported
@@ -45,7 +46,6 @@ from slangpy_rt.slang.shader_modules import (
     needs_library,
     program_folders,
 )
-from slangpy_rt.slang.spirv_math import has_doubles
 from slangpy_rt.slang.static_variables import changes_statics, has_statics
 from slangpy_rt.slang.target_code import check_text, checked, completed, takes_textures
 from slangpy_rt.slang.text import RESERVED, docs, entry_attributes, prepare, undefining
@@ -120,6 +120,7 @@ class Session(CompilerSession):
         self._walked: set[int] = set()
         with library.lock:
             self._native = NativeSession(library, target, search_paths, defines)
+            self.build_tag = library.build_tag
 
     def load_module(self, name: str, path: str, source: str) -> ModuleInfo:
         with self._library.lock:

@@ -104,7 +104,7 @@ class Worker:
     def _ask(self, number: int, method: str, args: tuple[Any, ...]) -> Any:
         if method == "open":
             self._sessions[number] = Session(self._library, *args)
-            return None
+            return self._library.build_tag
         return getattr(self._sessions[number], method)(*args)
 
     def _watch(self, thread: threading.Thread) -> None:

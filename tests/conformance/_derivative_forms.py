@@ -407,6 +407,38 @@ FORMS = [
         lambda v, n: v[0] ** 2,
     ),
     Form(
+        "A component in a branch",
+        "a row of a matrix",
+        D + "float f(float3 v, float k) { int j = int(k); float2x2 n = float2x2(v.x, v.y, v.z, v.x); n[j].x *= k; "
+        "return n[0][1] + n[0].x * k; }",
+        (V, K),
+        lambda v, k: v[1] + v[0] * k * k,
+    ),
+    Form(
+        "Loops",
+        "break in while",
+        D + "float f(float2 p, float2 q) { int t = 0; float x = p.x; [MaxIters(4)] while (t < 3) { x = x * q.x; ++t; "
+        "if (t == 2) break; } return x; }",
+        (P, Q),
+        lambda p, q: p[0] * q[0] ** 2,
+    ),
+    Form(
+        "Loops",
+        "two conditions in a branch",
+        D + "float f(float2 p, float2 q) { float x = p.x; int s = 0; if (p.y > 0) x = 1; "
+        "else [MaxIters(3)] while (s < 3 && s < 2) { x *= q.y; s++; } return x; }",
+        (P, Q),
+        lambda p, q: p[0] * q[1] ** 2,
+    ),
+    Form(
+        "Loops",
+        "a condition that counts",
+        D
+        + "float f(float2 p, float2 q) { float x = p.x; int n = 2; [MaxIters(3)] while (n-- > 0) x *= q.y; return x; }",
+        (P, Q),
+        lambda p, q: p[0] * q[1] ** 2,
+    ),
+    Form(
         "Functions",
         "fmod",
         D + "float f(float2 p, float2 q) { return fmod(p.x, q.x) * q.y; }",
