@@ -152,7 +152,7 @@ class Session(CompilerSession):
                 whole = auto.around(whole)
                 self._load_imports(path, source, auto)
             with telling(path, source, self._folders):
-                module = self._native.load(name, path, whole)
+                module = self._native.load(name, path, whole, source)
             self._loaded[name] = loaded
             self._modules[name], self._texts[name] = module, source
             native = self._library.native
