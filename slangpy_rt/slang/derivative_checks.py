@@ -148,7 +148,7 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
     CompileError
         If the derivative of one of the functions is wrong.
     """
-    if not _DERIVATIVES.search(kernel):
+    if not has_derivatives(kernel):
         return
     known = list(files)
     callers: dict[str, list[tuple[str, Caller]]] = {}
@@ -183,6 +183,11 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
             fresh = caller.mentions & callers.keys() - seen
             seen |= fresh
             waiting += fresh
+
+
+def has_derivatives(kernel: str) -> bool:
+    """Return whether a kernel differentiates a function."""
+    return _DERIVATIVES.search(kernel) is not None
 
 
 def _caller(text: str, function: DifferentiableFunction) -> Caller:

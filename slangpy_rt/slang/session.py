@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
-from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import Compiled, Conformances, FunctionSig, ModuleInfo, SlangType, StructInfo
 from slangpy_rt.slang.auto_import import AutoImport
@@ -23,7 +24,13 @@ from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.core_functions import explained
 from slangpy_rt.slang.corrections.spirv_math import has_doubles
 from slangpy_rt.slang.cuda_methods import lacking_methods
-from slangpy_rt.slang.derivative_checks import Facts, check_accessors, check_derivatives, facts
+from slangpy_rt.slang.derivative_checks import (
+    Facts,
+    check_accessors,
+    check_derivatives,
+    facts,
+    has_derivatives,
+)
 from slangpy_rt.slang.emitted import context_variables, exported
 from slangpy_rt.slang.files import check_imports, dependencies, names_files, places, reachable, telling
 from slangpy_rt.slang.groups import may_use_groups, uses_groups
@@ -113,6 +120,8 @@ class Session(CompilerSession):
         # Whether loaded texts may have static variables that are not ``const``.
         self._statics = False
         self._facts: dict[str, Facts] = {}
+        # Included files with functions that need rebound values, for a target that compiles programs itself.
+        self._unbound: list[str] = []
         # Whether functions of loaded modules that are not ours may use anything of a thread group.
         self._groups = False
         self._apart = False  # whether this session compiles one kernel for another one
@@ -154,8 +163,10 @@ class Session(CompilerSession):
             if auto:
                 whole = auto.around(whole)
                 self._load_imports(path, source, auto)
+            if self.target.program:
+                self._load_rebound(path, source, near)
             with telling(path, source, self._folders):
-                module = self._native.load(name, path, whole)
+                module = self._native.load(name, path, whole, source)
             self._loaded[name] = loaded
             self._modules[name], self._texts[name] = module, source
             native = self._library.native
@@ -238,6 +249,7 @@ class Session(CompilerSession):
                     again.load_module(other, path, self._texts[other])
                 return again.compile(text, name, entry, conformances, link, exports)
             check_derivatives(text, self._facts.values())
+            self._check_files(text)
             self._load_library(text, exports)
             ranged = self.target.entry == "range"
             whole = self._undo + text
@@ -372,6 +384,34 @@ class Session(CompilerSession):
                 whole = auto.around(rebound(prepare(text, self.target.format).text))
                 self._native.load(name, file, whole)
                 self._sources.append((name, file, whole, ()))
+
+    def _load_rebound(self, path: str, source: str, near: list[tuple[str, str]]) -> None:
+        """Load imported files with rebound values: a device that compiles by itself reads files as they are."""
+        found = imported(path, source, self._folders)
+        for name, file, text in found:
+            whole = rebound(text, (other for _, other in near))
+            if whole != text and name not in self._imported:
+                self._imported.add(name)
+                check_names(Path(file).stem, file, text)
+                self._native.load(name, file, whole)
+                self._sources.append((name, file, whole, ()))
+        files = {os.path.realpath(file) for _, file, _ in found}
+        self._unbound += (file for file, text in near if file not in files and rebound(text) != text)
+
+    def _check_files(self, text: str) -> None:
+        """Refuse derivatives of functions in included files on a device that compiles these as they are.
+
+        Raises
+        ------
+        UnsupportedError
+            If there are such files and the kernel has derivatives.
+        """
+        if self._unbound and has_derivatives(text):
+            raise UnsupportedError(
+                f"this device compiles included files by itself, and Slang 2026.12 gets derivatives in "
+                f"'{self._unbound[0]}' wrong. Import the file in place of including it, or use the device 'vulkan', "
+                "'cuda' or 'cpu'."
+            )
 
     def _conformance(self, interface: str, name: str, number: int) -> ComPtr:
         wanted, kind = self._find_type(interface, self._modules), self._find_type(name, self._modules)
