@@ -163,6 +163,20 @@ class grid(Generator):
             type_, [f"{scalar}({first})" if n == 1 else _step(scalar, first, step, d) for first, step, d, n in steps]
         )
 
+    def part(self, shape: Shape, steps: Sequence[int], dims: Sequence[int]) -> grid:
+        """Return the grid of a part of the call: of each ``steps`` elements along a dimension one.
+
+        Parameters
+        ----------
+        shape, steps : sequence of int
+            The part's size and its steps along each call dimension.
+        dims : sequence of int
+            The call dimension of each dimension of this grid.
+        """
+        sizes = [n if n in (-1, 1) else shape[d] for n, d in zip(self._shape, dims, strict=True)]
+        strides = [s if n == 1 else s * steps[d] for n, s, d in zip(self._shape, self._stride, dims, strict=True)]
+        return grid(tuple(sizes), self._offset, tuple(strides))
+
     def __repr__(self) -> str:
         offset = f", offset={self._offset}" if any(self._offset) else ""
         stride = f", stride={self._stride}" if set(self._stride) != {1} else ""
@@ -199,6 +213,11 @@ class range_of(Generator):
     ) -> str:
         self.check(where, type_)
         return _step(scalar_of(type_), values[0], values[1], rank - 1 if dims is None else dims[0])
+
+    def part(self, count: int, step: int) -> range_of:
+        """Return ``count`` of its numbers, each ``step`` elements after the one before; all if it has one number."""
+        numbers = self._range
+        return self if len(numbers) < 2 else range_of(numbers[::step][:count])
 
     def __repr__(self) -> str:
         return repr(self._range)

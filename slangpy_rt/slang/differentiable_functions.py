@@ -27,12 +27,10 @@ _OPAQUE = re.compile(
     r"|Handle|Atomic|CoopMat|CoopVec)\w*"
 )
 _MODIFIERS = frozenset(
-    "in out inout no_diff const static uniform public internal private nointerpolation precise unorm snorm row_major "
-    "column_major borrow ref __ref __constref constref volatile".split()
+    ["in", "out", "inout", "no_diff", "const", "static", "uniform", "public", "internal", "private", "nointerpolation", "precise", "unorm", "snorm", "row_major", "column_major", "borrow", "ref", "__ref", "__constref", "constref", "volatile"]
 )
 _NO_TYPES = frozenset(
-    "return if else for while do switch case default break continue discard throw defer new "
-    "struct func interface enum typealias typedef class".split()
+    ["return", "if", "else", "for", "while", "do", "switch", "case", "default", "break", "continue", "discard", "throw", "defer", "new", "struct", "func", "interface", "enum", "typealias", "typedef", "class"]
 )
 
 
@@ -68,6 +66,11 @@ class Variable:
     def array(self) -> bool:
         """Whether it is an array."""
         return self.type.endswith("]") or self.type.startswith("Array<")
+
+    @property
+    def matrix(self) -> bool:
+        """Whether it is a matrix."""
+        return re.match(r"(?:\w+\dx\d|matrix<.*>)$", self.type) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +333,7 @@ def _parameters(items: Sequence[Token], modern: bool) -> Iterator[Variable]:
         if not name or not type_:
             continue
         fixed = not words.isdisjoint(("const", "uniform", "static", "ref", "__ref", "__constref", "constref", "borrow"))
-        yield Variable(name, kind_of(type_), type_, not fixed, not ("out" in words), "no_diff" not in words)
+        yield Variable(name, kind_of(type_), type_, not fixed, "out" not in words, "no_diff" not in words)
 
 
 def named_type(items: Sequence[Token], at: int) -> tuple[str, int]:

@@ -202,7 +202,9 @@ def failure(note: Out, what: str, source: str = "") -> CompileError:
         text += "\nOnly pixels have neighbours from which a level follows: use SampleLevel(sampler, at, level)."
     if _TOO_LONG in text:
         text += f"\n{SHORTER}"
-    return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")
+    message = f"Slang could not {what}:\n{text or 'it gave no reason.'}"
+    # What cannot be encoded, as in a folder's name that is not UTF-8, cannot be printed.
+    return CompileError(message.encode("utf-8", "backslashreplace").decode())
 
 
 def _indented(text: str, source: str) -> str:

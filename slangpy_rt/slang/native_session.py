@@ -6,6 +6,7 @@ Which modules are loaded, and what texts declare, is up to the caller, which hol
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -112,7 +113,7 @@ class NativeSession:
         note = Out()
         with self._library.files.searching(self._folders):
             address = self.pointer.call(
-                "ISession.loadModuleFromSourceString", name.encode(), path.encode(), text.encode(), note.ref
+                "ISession.loadModuleFromSourceString", name.encode(), os.fsencode(path), text.encode(), note.ref
             )
         if not address:
             error = failure(note, f"load module {name!r} from {path}", text)
@@ -163,7 +164,7 @@ class NativeSession:
             raise CompileError(f"Slang could not read the {len(code):,} bytes of the intermediate code of {name!r}.")
         with ComPtr(address) as blob:
             found = self.pointer.call(
-                "ISession.loadModuleFromIRBlob", name.encode(), path.encode(), blob.address, note.ref
+                "ISession.loadModuleFromIRBlob", name.encode(), os.fsencode(path), blob.address, note.ref
             )
         if not found:
             raise failure(note, f"load module {name!r} from its intermediate code")
@@ -258,7 +259,7 @@ def _create(
         profile=profile,
         lineDirectiveMode=_abi.SLANG_LINE_DIRECTIVE_MODE_NONE,
     )
-    paths = (ctypes.c_char_p * len(search_paths))(*(path.encode() for path in search_paths))
+    paths = (ctypes.c_char_p * len(search_paths))(*map(os.fsencode, search_paths))
     macros = (_abi.PreprocessorMacroDesc * len(defines))()
     for macro, (name, value) in zip(macros, defines, strict=True):
         macro.name, macro.value = name.encode(), value.encode()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import BindError, CompileError
+from slangpy_rt.core.paths import resolved, working_directory
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import (
     Compiled,
@@ -31,7 +32,14 @@ from slangpy_rt.core.types import (
 from slangpy_rt.slang.code_digest import code_digest
 from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.file_states import FileStates
-from slangpy_rt.slang.files import Places, checked, first_file, read_source, working_directory
+from slangpy_rt.slang.files import (
+    Places,
+    checked,
+    decoded,
+    first_file,
+    read_file,
+    read_source,
+)
 from slangpy_rt.slang.linked_text import check_macros, with_macros
 from slangpy_rt.slang.locate import compiler_version, shader_directory, shaders
 from slangpy_rt.slang.text import blank, undefining
@@ -294,6 +302,16 @@ class Source:
         file = str(Path(shaders().library).with_name(f"{name}.slang"))
         return any(path == file for source in (*self._linked, self) for path, _ in source.info.dependencies)
 
+    def texts(self) -> dict[str, str]:
+        """Return the texts of the module, of linked modules, and of the files that they are made of, by path."""
+        found: dict[str, str] = {}
+        for one in (self, *self._linked):
+            found.setdefault(one.path, one.text)
+            for path, _ in one.info.dependencies:
+                if path not in found and Path(path).is_file():
+                    found[path] = decoded(f"'{path}'", read_file(path))
+        return found
+
     def changed(self) -> bool:
         """Return whether a file of this module or a linked one has other contents than when it was loaded."""
         return any(source._files.changed() for source in (*self._linked, self))
@@ -436,7 +454,7 @@ def _module_name(name: str) -> str:
 def _check_unchanged(source: Source, fresh: ModuleInfo) -> None:
     """Refuse a module whose files changed since `source` was created: results would be cached under an old key."""
     known: ModuleInfo | None = getattr(source, "info", None)
-    own = str(Path(source.path).resolve())  # the module's own text is in memory, so its file may differ
+    own = resolved(source.path)  # the module's own text is in memory, so its file may differ
     files = set(known.dependencies) ^ set(fresh.dependencies) if known else set()
     changed = sorted(path for path, _ in files if path != own)
     if changed:

@@ -69,11 +69,14 @@ class Loop(Statement):
         ``"for"``, ``"while"``, ``"do"``, or empty for a macro.
     keyword : int
         The offset of the word.
+    attributes : tuple of Token
+        The tokens of the attributes before it.
     """
 
     part: Statement | None = None
     word: str = ""
     keyword: int = 0
+    attributes: tuple[Token, ...] = ()
 
 
 def parse_block(items: Sequence[Token], at: int) -> Block:
@@ -125,7 +128,7 @@ def _statement(items: Sequence[Token], at: int, limit: int) -> tuple[Statement, 
         part, index = _statement(items, close + 1, limit)
         condition = tuple(items[head + 2 : close])
         if word != "if":
-            return Loop(condition, start, part.end, part, word, items[head].start), index
+            return Loop(condition, start, part.end, part, word, items[head].start, tuple(items[at:head])), index
         parts = [part]
         if index < limit and items[index].text == "else":
             other, index = _statement(items, index + 1, limit)
@@ -134,7 +137,7 @@ def _statement(items: Sequence[Token], at: int, limit: int) -> tuple[Statement, 
     if word == "do":
         part, index = _statement(items, head + 1, limit)
         single, index = _single(items, index, limit)
-        return Loop(single.items, start, single.end, part, word, items[head].start), index
+        return Loop(single.items, start, single.end, part, word, items[head].start, tuple(items[at:head])), index
     if word in _SWITCHES:
         close = closing(items, head + 1) if after == "(" else head
         if items[close + 1].text == "{":
