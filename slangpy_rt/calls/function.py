@@ -19,7 +19,6 @@ from slangpy_rt.calls.prepared_calls import MISS
 from slangpy_rt.core.checks import group_sizes, short_tracebacks, shortened
 from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.slang.declarations import find_overloads, gone
-from slangpy_rt.slang.text import RESERVED
 
 if TYPE_CHECKING:
     from slangpy_rt.arguments.scope import Scope
@@ -489,12 +488,10 @@ class Function(SlangCallable):
             return call
         made = prepare_call(scope, self.name, self.overloads, args, names, result, options, values)
         count = len(args) - len(names)
-        # Derivatives of the package's own functions are by hand, and some differ from the function on purpose.
-        if options.derivative and self._device.debug and not self.name.startswith(RESERVED):
-            from slangpy_rt.calls.checked_derivative import CheckedDerivative
+        if options.derivative and self._device.debug:
+            from slangpy_rt.calls.checked_derivative import checked
 
-            checked: Any = CheckedDerivative(made, scope, self.name, self.overloads, options, count, names)
-            return cast("PreparedCall", checked)
+            return checked(made, scope, self.name, self.overloads, options, count, names)
         if options.derivative or not any(map(carries_gradients, args)):
             return made
         from slangpy_rt.calls.taped_call import TapedCall
