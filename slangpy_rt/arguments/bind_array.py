@@ -97,7 +97,8 @@ def bind_array(
         )
     outer = _split(where, type_, layout.full_shape, inner, value)
     strides = layout.strides[: len(outer)]
-    if inner and not same_walk(inner, layout.strides[len(outer) :], stored.step):
+    # Of an array without elements PyTorch gives any strides.
+    if inner and 0 not in outer and not same_walk(inner, layout.strides[len(outer) :], stored.step):
         raise BindError(f"{where} is a view whose '{type_.name}' elements have gaps; copy it first.")
     host = "tensor" if isinstance(value, Tensor) else "ndbuffer"
     return Bound(

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from slangpy_rt.arguments.adapters import asking_for_autograd
 from slangpy_rt.arguments.indices import grid
-from slangpy_rt.arguments.options import Options
+from slangpy_rt.arguments.options import Options, check_options
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, aliased, carries_gradients, endless
-from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, want_back
-from slangpy_rt.calls.callable import SlangCallable
+from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, note_on, want_back
+from slangpy_rt.arrays.operators import RECORDER
+from slangpy_rt.calls.callable import SlangCallable, check_scope
 from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.calls.prepared_calls import MISS
-from slangpy_rt.core.checks import group_sizes, short_tracebacks, shortened
+from slangpy_rt.core.checks import group_sizes, short_tracebacks, shortened, text
 from slangpy_rt.core.errors import BindError, SlangPyRtError
+from slangpy_rt.runtime.pickling import damaged, reads
 from slangpy_rt.slang.declarations import find_overloads, gone
 
 if TYPE_CHECKING:
@@ -380,8 +382,11 @@ class Function(SlangCallable):
         return call.run(values) if self._stream is None else call.run_on(self._stream, values)
 
     def _ran(self, call: PreparedCall, values: tuple[Any, ...], asked: tuple[Asked, ...]) -> Any:
-        out = call.run(values) if self._stream is None else call.run_on(self._stream, values)
         told = want_back(asked)
+        recorder = RECORDER.get() if told else None
+        if recorder is not None:
+            note_on(recorder, told)
+        out = call.run(values) if self._stream is None else call.run_on(self._stream, values)
         if told:
             hand_back(told, call.written(values))
         return out
@@ -500,7 +505,12 @@ class Function(SlangCallable):
         return cast("PreparedCall", taped)
 
 
+@reads("a function")
 def _again(scope: Scope, name: str, options: Options, values: tuple[Any, ...]) -> Function:
     """Return a function that was pickled."""
+    check_scope("pickle", scope)
+    name, options = text("pickle", "a function's name", name), check_options("pickle", options)
+    if not isinstance(values, tuple) or len(values) != len(options.uniforms):
+        raise damaged(f"function '{name}'", f"it has no values for its uniforms {', '.join(options.uniforms)}")
     found = Function(scope, name, find_overloads(scope.source, name), options)
     return found._with(values) if values else found

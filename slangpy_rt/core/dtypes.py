@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.types import SlangType, check_value
 from slangpy_rt.core.wording import in_words, meant
 
 NUMPY_OF = {
@@ -145,6 +145,37 @@ def element_type(where: str, dtype: Any) -> SlangType:
             f"{meant(dtype, NUMPY_OF) if similar else ''}"
         )
     return found
+
+
+def check_element(where: str, value: Any) -> SlangType:
+    """Check a SlangType that comes from outside the process, as from a pickle, and return it.
+
+    Raises
+    ------
+    BindError
+        If it is no type of array elements that Slang has: a field has a value of another type, a number of components
+        does not agree with the name, or an inner type is none.
+    """
+    try:
+        check_value(value)
+        known = isinstance(value, SlangType) and _is_consistent(value) and storage(value) is not None
+    except (TypeError, ValueError, AttributeError, LookupError, RecursionError):
+        known = False
+    if not known:
+        raise BindError(f"{where}: the element type is damaged; expected a scalar, vector, matrix, array or struct.")
+    checked: SlangType = value
+    return checked
+
+
+def _is_consistent(type_: SlangType) -> bool:
+    """Tell whether the parts of an element type agree with each other."""
+    if type_.kind in ("scalar", "vector", "matrix"):
+        return type_ == _named(type_.name)
+    if type_.kind == "enum":
+        return type_.scalar in NUMPY_OF and not type_.shape
+    if type_.kind == "array":
+        return type_.element is not None and len(type_.shape) == 1 and _is_consistent(type_.element)
+    return type_.kind == "struct" and all(f.name.isidentifier() and _is_consistent(f.type) for f in type_.fields)
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,6 @@ from slangpy_rt.runtime.diagnostics import Diagnostics
 from slangpy_rt.slang.locate import compiler_version
 from slangpy_rt.slang.source import Source
 
-# Part of every key: raise it when a step before Slang (slang/text.py) makes another text of the same text, or a step
-# after it (``completed`` in slang/target_code.py with the files that it calls, ``exported`` in slang/emitted.py)
-# another code of the same code.
-_CODE = 16
 Strings = tuple[tuple[int, str], ...]
 # A kernel's key, which buffers it writes, and its group size.
 Place = tuple[str, tuple[bool, ...], tuple[int, int, int]]
@@ -79,13 +75,16 @@ class KernelStore:
                     self._making.pop(place, None)
 
     def key(self, source: Source, text: str, conformances: Conformances = ()) -> str:
-        """Return the cache key of generated text: everything that changes its binary is in it."""
+        """Return the cache key of generated text: everything that changes its binary is in it.
+
+        The source's digest contains that of this package's code.
+        """
         if self._toolchain is None:
             self._toolchain = self._backend.toolchain()
         target = self._backend.target
         return DiskCache.key(
             "kernel", source.digest, text, target.format, target.profile, target.entry, target.nesting,
-            self._toolchain, compiler_version(), conformances, _CODE,
+            self._toolchain, compiler_version(), conformances,
         )  # fmt: skip
 
     def _load(

@@ -15,6 +15,8 @@ from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out, load_library
+from slangpy_rt.slang.emitted import SHORTER
+from slangpy_rt.slang.file_system import FileSystem
 from slangpy_rt.slang.locate import find_library, library_version
 from slangpy_rt.slang.module_images import ModuleImages
 
@@ -63,10 +65,6 @@ _IN_DERIVATIVE = (
 _NO_NEIGHBOURS = "error[E31210]"
 # The message of SPIR-V's optimizer for an instruction of more than 65,535 words, whose 16-bit length has overflowed.
 _TOO_LONG = "Invalid instruction word count"
-_SHORTER = (
-    "An array of constants in SPIR-V holds at most 65,532 elements: pass a larger one as a parameter, or set its "
-    "elements in a loop."
-)
 
 
 class Library:
@@ -99,6 +97,11 @@ class Library:
             if self._native is None:
                 self._native = load_library(find_library(self._path))
             return self._native
+
+    @cached_property
+    def files(self) -> FileSystem:
+        """The file system from which sessions read imported and included files."""
+        return FileSystem(self.native)
 
     @cached_property
     def version(self) -> str:
@@ -198,8 +201,10 @@ def failure(note: Out, what: str, source: str = "") -> CompileError:
     if _NO_NEIGHBOURS in text:
         text += "\nOnly pixels have neighbours from which a level follows: use SampleLevel(sampler, at, level)."
     if _TOO_LONG in text:
-        text += f"\n{_SHORTER}"
-    return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")
+        text += f"\n{SHORTER}"
+    message = f"Slang could not {what}:\n{text or 'it gave no reason.'}"
+    # What cannot be encoded, as in a folder's name that is not UTF-8, cannot be printed.
+    return CompileError(message.encode("utf-8", "backslashreplace").decode())
 
 
 def _indented(text: str, source: str) -> str:
