@@ -375,7 +375,9 @@ def generate(include: Path) -> str:
         values = headers.enum(enum)
         out += [f"{name} = {values[name]}" for name in names]
     out += ["", "IDENTIFIERS: dict[str, bytes] = {"]
-    out += [f'    "{interface}": bytes.fromhex("{headers.identifier(interface).hex()}"),' for interface in IDENTIFIERS]
+    out += [
+        f'    "{interface}": bytes.fromhex("{headers.identifier(interface).hex()}"),' for interface in IDENTIFIERS
+    ]
     out += ["}", "", "METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {"]
     for interface, names in METHODS.items():
         slots = headers.methods(interface)

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.differentials import differentiates
-from slangpy_rt.arguments.resolve import check_differentiable, resolve
+from slangpy_rt.arguments.live_places import replaced
+from slangpy_rt.arguments.resolve import Candidate, check_differentiable, resolve
 from slangpy_rt.arguments.signature import signature
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -24,7 +25,6 @@ from slangpy_rt.arrays.tensor import Tensor, gradient_type, has_floats
 from slangpy_rt.calls.argument_copies import ArgumentCopies, Constant, Group, Leaf, Node, leaves_of
 from slangpy_rt.calls.central_differences import spacing
 from slangpy_rt.calls.first_call import prepare_call
-from slangpy_rt.calls.value_and_grad import takes_gradients
 from slangpy_rt.core.dtypes import BFLOAT16
 from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import FunctionSig, SlangType
@@ -159,12 +159,12 @@ class GradientLaunches:
         written = [*leaves_of(self._result or Constant(None)), *[x for x in self.copies.leaves() if x.writes]]
         self.seeds = {leaf: leaf.zeros() for leaf in written}
         self.gradients: dict[Leaf, Array] = {}
+        if self._any_gradient(found, args):
+            self.backward({})
         self._find_quantities()
 
     def _find_quantities(self) -> None:
-        """Find out what is differentiated, by a call of ``bwds`` with gradients of 0; then call it with others."""
-        if self._any_gradient():
-            self.backward({})
+        """Find out what a first call of ``bwds`` with gradients of 0 differentiates; call it with random ones."""
         bound = self._last.bound[len(self._uniforms) :]
         for b, k in zip(bound, self.order, strict=False):
             self._sort(self.copies.nodes[k], b)
@@ -269,11 +269,18 @@ class GradientLaunches:
         made = Tensor.empty(self._scope.device, leaf.host.shape[: leaf.dims], leaf.element)
         return made.with_grads(grad_in=seed)
 
-    def _any_gradient(self) -> bool:
+    def _any_gradient(self, found: Candidate, args: tuple[Any, ...]) -> bool:
         """Tell whether ``bwds`` has a gradient to add to."""
-        params = zip(self.sig.params, self.order, strict=False)
-        live = [self.copies.nodes[k] for p, k in params if takes_gradients(self._scope, p)]
-        return any(leaf.carries and leaf.reads for node in live for leaf in leaves_of(node))
+        live: list[bool] = []
+
+        def visit(where: str, bound: Bound, value: Any, is_live: bool) -> tuple[Any, Any]:
+            live.append(is_live)
+            return value, None
+
+        for p, b, k in zip(found.sig.params, found.bound, found.order, strict=False):
+            if any(leaf.carries and leaf.reads for leaf in leaves_of(self.copies.nodes[k])):
+                replaced(str(found.sig), self._scope, b, not p.no_diff, args[k], visit)
+        return any(live)
 
     def _weights(self, q: Quantity, values: Array) -> Array:
         """Return random gradients of a result, in which all results count alike."""

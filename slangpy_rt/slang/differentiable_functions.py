@@ -27,10 +27,56 @@ _OPAQUE = re.compile(
     r"|Handle|Atomic|CoopMat|CoopVec)\w*"
 )
 _MODIFIERS = frozenset(
-    ["in", "out", "inout", "no_diff", "const", "static", "uniform", "public", "internal", "private", "nointerpolation", "precise", "unorm", "snorm", "row_major", "column_major", "borrow", "ref", "__ref", "__constref", "constref", "volatile"]
+    [
+        "in",
+        "out",
+        "inout",
+        "no_diff",
+        "const",
+        "static",
+        "uniform",
+        "public",
+        "internal",
+        "private",
+        "nointerpolation",
+        "precise",
+        "unorm",
+        "snorm",
+        "row_major",
+        "column_major",
+        "borrow",
+        "ref",
+        "__ref",
+        "__constref",
+        "constref",
+        "volatile",
+    ]
 )
 _NO_TYPES = frozenset(
-    ["return", "if", "else", "for", "while", "do", "switch", "case", "default", "break", "continue", "discard", "throw", "defer", "new", "struct", "func", "interface", "enum", "typealias", "typedef", "class"]
+    [
+        "return",
+        "if",
+        "else",
+        "for",
+        "while",
+        "do",
+        "switch",
+        "case",
+        "default",
+        "break",
+        "continue",
+        "discard",
+        "throw",
+        "defer",
+        "new",
+        "struct",
+        "func",
+        "interface",
+        "enum",
+        "typealias",
+        "typedef",
+        "class",
+    ]
 )
 
 
@@ -216,9 +262,7 @@ def kind_of(type_: str) -> str:
     return "opaque" if _OPAQUE.match(base) or base.endswith("*") else "unknown"
 
 
-def _collect(
-    items: Sequence[Token], found: list[DifferentiableFunction], unreadable: list[tuple[str, int]]
-) -> None:
+def _collect(items: Sequence[Token], found: list[DifferentiableFunction], unreadable: list[tuple[str, int]]) -> None:
     at = 0
     while at < len(items):
         if items[at].text != "[" or not any(t.text in _ATTRIBUTES for t in items[at + 1 : at + 12]):
@@ -304,7 +348,9 @@ def _head(items: Sequence[Token], at: int) -> tuple[str, str, tuple[Variable, ..
             if parameters is None:
                 name = _name_before(items, at)
                 modern = any(t.text == "func" for t in items[start:at])
-                returns = "".join(t.text for t in items[start : at - 1] if t.text not in _MODIFIERS and t.text != "func")
+                returns = "".join(
+                    t.text for t in items[start : at - 1] if t.text not in _MODIFIERS and t.text != "func"
+                )
                 parameters = list(_parameters(items[at + 1 : close], modern))
             at = close
         at += 1
@@ -332,7 +378,9 @@ def _parameters(items: Sequence[Token], modern: bool) -> Iterator[Variable]:
                 at = close + 1
         if not name or not type_:
             continue
-        fixed = not words.isdisjoint(("const", "uniform", "static", "ref", "__ref", "__constref", "constref", "borrow"))
+        fixed = not words.isdisjoint(
+            ("const", "uniform", "static", "ref", "__ref", "__constref", "constref", "borrow")
+        )
         yield Variable(name, kind_of(type_), type_, not fixed, "out" not in words, "no_diff" not in words)
 
 

@@ -42,7 +42,9 @@ class FileSystem:
     def __init__(self, native: ctypes.CDLL) -> None:
         self._native = native
         self._folders: tuple[str, ...] = ()
-        methods = {slot: name for name, (slot, _, _) in _abi.METHODS.items() if name.startswith("ISlangFileSystemExt.")}
+        methods = {
+            slot: name for name, (slot, _, _) in _abi.METHODS.items() if name.startswith("ISlangFileSystemExt.")
+        }
         inherited = ("ISlangUnknown", "ISlangCastable", "ISlangFileSystem")
         methods |= {slot: name for name, (slot, _, _) in _abi.METHODS.items() if name.partition(".")[0] in inherited}
         # The callbacks have to live as long as the object whose table points to them.

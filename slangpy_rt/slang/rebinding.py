@@ -53,7 +53,68 @@ _CONSTANT = "_spy_constant_"
 _CORE = frozenset(("sincos", "modf", "frexp"))
 # Functions of Slang's core module that return scalars for scalars.
 _SCALAR_FUNCTIONS = frozenset(
-    ["abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "clamp", "cos", "cosh", "degrees", "detach", "exp", "exp10", "exp2", "floor", "fma", "fmax", "fmin", "fmod", "frac", "ldexp", "lerp", "log", "log10", "log2", "mad", "max", "min", "pow", "radians", "rcp", "round", "rsqrt", "saturate", "select", "sign", "sin", "sincos", "sinh", "smoothstep", "sqrt", "step", "tan", "tanh", "trunc", "if", "for", "while", "switch", "return", "float", "half", "double", "int", "uint", "bool", "MaxIters"]
+    [
+        "abs",
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "ceil",
+        "clamp",
+        "cos",
+        "cosh",
+        "degrees",
+        "detach",
+        "exp",
+        "exp10",
+        "exp2",
+        "floor",
+        "fma",
+        "fmax",
+        "fmin",
+        "fmod",
+        "frac",
+        "ldexp",
+        "lerp",
+        "log",
+        "log10",
+        "log2",
+        "mad",
+        "max",
+        "min",
+        "pow",
+        "radians",
+        "rcp",
+        "round",
+        "rsqrt",
+        "saturate",
+        "select",
+        "sign",
+        "sin",
+        "sincos",
+        "sinh",
+        "smoothstep",
+        "sqrt",
+        "step",
+        "tan",
+        "tanh",
+        "trunc",
+        "if",
+        "for",
+        "while",
+        "switch",
+        "return",
+        "float",
+        "half",
+        "double",
+        "int",
+        "uint",
+        "bool",
+        "MaxIters",
+    ]
 )
 _ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<="))
 # A struct that cannot be differentiated, an integer or a boolean is returned by the second function.
@@ -199,7 +260,9 @@ class _Rebinding:
         names = [p for p in function.parameters if p.mutable and p.kind != "opaque"]
         every = [*function.parameters, *(v for s in inside for v in declared_variables(s.items))]
         self.types = [v.type for v in every] + [function.returns]
-        first = self._mixes(every, inside) and next((p for kind in ("scalar", "composite", "unknown") for p in names if self._starts(p, kind)), None)
+        first = self._mixes(every, inside) and next(
+            (p for kind in ("scalar", "composite", "unknown") for p in names if self._starts(p, kind)), None
+        )
         if first:
             self.found.append(Edit(function.body.start + 1, f" {self._again(first.name)}"))
         self._block(function.body, {p.name: p for p in function.parameters})
