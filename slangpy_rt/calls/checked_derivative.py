@@ -123,7 +123,7 @@ class CheckedDerivative:
         else:
             if not report.ok:
                 raise GradientError(report.message)
-            unchecked = [row for row in (*report.results, *report.arguments) if row.state == "not checked"]
+            unchecked = [row for row in report.rows if row.state == "not checked"]
             for row in unchecked:
                 log(1, f"{self._plain.spec.title}: '{row.name}' was not checked: {row.reason}")
             # The other derivative was compared as well.

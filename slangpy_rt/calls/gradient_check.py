@@ -113,7 +113,7 @@ class GradientCheck:
             rows = {name: _excused(row) for name, row in rows.items()}
             if all(row.state != "wrong" for row in rows.values()):
                 results = tuple([_excused(row) for row in results])
-        arguments = []
+        arguments: list[ArgumentRow] = []
         for p, k in zip(launches.sig.params, launches.order, strict=False):
             type_ = self._scope.struct(p.type)
             constant = type_.kind == "struct" and not differentiates(self._scope, type_)
@@ -203,7 +203,8 @@ class GradientCheck:
         """Compare the gradient with central differences."""
         launches = self._launches
         here, sizes = launches.by_entry(q, launches.values)
-        ahead, behind = [], []
+        ahead: list[Array] = []
+        behind: list[Array] = []
         for step in found.steps:
             for sign, values in ((1, ahead), (-1, behind)):
                 moved = np.array(q.leaf.host)
@@ -364,7 +365,7 @@ class Comparison:
 
     @property
     def is_right_by_differences(self) -> bool:
-        """Whether differences are far closer to ``backward`` than to ``forward`` where these contradict each other."""
+        """Whether differences are far closer to ``backward`` than to ``forward`` where these contradict."""
         with np.errstate(all="ignore"):
             near = np.abs(self.backward - self.slope) < 0.25 * np.abs(self.backward - self.forward)
         return bool((near & ~self.unsure)[self.bad].all())

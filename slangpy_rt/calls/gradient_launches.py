@@ -235,7 +235,11 @@ class GradientLaunches:
         written = {leaf: value for leaf, value in made.items() if leaf.writes}
         values = dict(_paired(self._result, result, _host)) | {leaf: _host(v) for leaf, v in written.items()}
         found = dict(_paired(self._result, result, _tangent))
-        return values, found | {leaf: _tangent(v) for leaf, v in written.items() if leaf.carries}
+        for leaf, value in written.items():
+            tangent = _tangent(value) if leaf.carries else None
+            if tangent is not None:
+                found[leaf] = tangent
+        return values, found
 
     def _arguments(
         self,
@@ -337,7 +341,7 @@ class GradientLaunches:
         """Arguments that differ from those of the call by a few units in the last place."""
         found = []
         for _ in range(_NEIGHBORS):
-            moved = {}
+            moved: dict[Leaf, Array] = {}
             for leaf in self.copies.leaves():
                 for path, _ in scalars_of(leaf.element) if leaf.reads and has_floats(leaf.element) else ():
                     host = moved.setdefault(leaf, np.array(leaf.host))
@@ -375,7 +379,7 @@ class GradientLaunches:
         """Return an array that runs along the call in the order of the call's dimensions."""
         labels = self.copies.labels(array.shape, leaf.mapped)
         found = np.einsum(array, list(labels), sorted(set(labels)))
-        return found.reshape(self.copies.picked)
+        return np.asarray(found).reshape(self.copies.picked)
 
     def _kept(self, leaf: Leaf) -> list[int]:
         """Return the call dimensions along which an argument has several elements."""
@@ -384,7 +388,7 @@ class GradientLaunches:
 
     def _reduced(self, leaf: Leaf, array: Array, single: bool) -> Array:
         if single:
-            return array.sum()
+            return np.asarray(array.sum())
         kept = self._kept(leaf)
         return np.asarray(array.sum(tuple([d for d in range(array.ndim) if d not in kept])))
 
