@@ -61,6 +61,10 @@ _ALIASES = {
 PYTHON_TYPES = {float: "float", int: "int", bool: "bool"}
 # What lies beyond becomes infinity, once rounded to a float (here up to 65520, the tie to even) and then to a half.
 _HALF = 65519.99804687499
+# ``vector<float, 3>`` and ``matrix<float, 2, 3>``, which Slang calls float3 and float2x3 as well.
+_GENERIC = re.compile(
+    r"(?:vector|matrix)\s*<\s*(?P<scalar>\w+)\s*,\s*(?P<rows>[1-4])\s*(?:,\s*(?P<columns>[1-4])\s*)?>$"
+)
 _NAME = re.compile(r"(?P<scalar>[a-z]+[0-9]*_t|[a-z]+)(?P<rows>[1-4])?(?:x(?P<columns>[1-4]))?$")
 
 
@@ -92,11 +96,20 @@ def slang_scalar(dtype: np.dtype[Any]) -> str | None:
 
 @lru_cache(maxsize=256)
 def _named(name: str) -> SlangType | None:
+    name = name.strip()
     name = _ALIASES.get(name, name)
     if name in NUMPY_OF:
         return scalar_type(name)
     if name == BFLOAT16.name:
         return BFLOAT16
+    if generic := _GENERIC.match(name):
+        scalar = _named(generic["scalar"])
+        sizes = "x".join(filter(None, (generic["rows"], generic["columns"])))
+        known = scalar is not None and scalar.kind == "scalar" and (generic["columns"] is None) == (name[0] == "v")
+        return _named(f"{scalar.name}{sizes}") if known and scalar else None
+    if name.startswith("Array<") and name.endswith(">"):
+        inner, _, size = name[len("Array<") : -1].rpartition(",")
+        return _named(f"{inner}[{size.strip()}]") if inner.strip() else None
     if name.endswith("]"):
         inner, _, size = name[:-1].rpartition("[")
         element = _named(inner.strip())

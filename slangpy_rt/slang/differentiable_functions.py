@@ -26,15 +26,24 @@ _OPAQUE = re.compile(
     r"\w*(?:Buffer|Texture|Sampler|Sampler\w+|RayQuery|HitObject|AccelerationStructure|Tensor|TensorView|Ptr"
     r"|Handle|Atomic|CoopMat|CoopVec)\w*"
 )
+<<<<<<< HEAD
 _MODIFIERS = frozenset(
     [
+=======
+_FIXED = frozenset(("const", "uniform", "static", "ref", "__ref", "__constref", "constref", "borrow"))
+_MODIFIERS = _FIXED.union(
+    (
+>>>>>>> main
         "in",
         "out",
         "inout",
         "no_diff",
+<<<<<<< HEAD
         "const",
         "static",
         "uniform",
+=======
+>>>>>>> main
         "public",
         "internal",
         "private",
@@ -42,6 +51,7 @@ _MODIFIERS = frozenset(
         "precise",
         "unorm",
         "snorm",
+<<<<<<< HEAD
         "row_major",
         "column_major",
         "borrow",
@@ -54,6 +64,13 @@ _MODIFIERS = frozenset(
 )
 _NO_TYPES = frozenset(
     [
+=======
+    ),
+    ("row_major", "column_major", "volatile"),
+)
+_NO_TYPES = frozenset(
+    (
+>>>>>>> main
         "return",
         "if",
         "else",
@@ -67,6 +84,7 @@ _NO_TYPES = frozenset(
         "continue",
         "discard",
         "throw",
+<<<<<<< HEAD
         "defer",
         "new",
         "struct",
@@ -78,6 +96,10 @@ _NO_TYPES = frozenset(
         "class",
     ]
 )
+=======
+    )
+).union(("defer", "new", "struct", "func", "interface", "enum", "typealias", "typedef", "class"))
+>>>>>>> main
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +111,8 @@ class Variable:
     name : str
         Its name.
     kind : str
-        ``"scalar"`` and ``"composite"`` for floating-point scalars, vectors and matrices; ``"other"`` for integers and
-        booleans; ``"opaque"`` for resources; ``"unknown"`` for every other type.
+        ``"scalar"`` and ``"composite"`` for floating-point scalars, vectors and matrices; ``"other"`` for integers
+        and booleans; ``"opaque"`` for resources; ``"unknown"`` for every other type.
     type : str
         The type as it is written, without spaces, with the sizes of arrays at the end; empty if it is inferred.
     mutable : bool
@@ -112,6 +134,11 @@ class Variable:
     def array(self) -> bool:
         """Whether it is an array."""
         return self.type.endswith("]") or self.type.startswith("Array<")
+
+    @property
+    def elements(self) -> bool:
+        """Whether it has elements that may have derivatives."""
+        return self.kind == "composite" or (self.array and self.kind == "unknown")
 
     @property
     def matrix(self) -> bool:
@@ -218,7 +245,7 @@ def declared_variables(items: Sequence[Token]) -> Iterator[Variable]:
     if at + 1 >= len(items) or items[at].kind != "word" or items[at].text in _NO_TYPES:
         return
     if items[at].text in ("let", "var"):
-        name = items[at + 1]
+        inferred = items[at + 1].text
         rest = at + 2
         type_ = ""
         if rest < len(items) and items[rest].text == ":":
@@ -227,7 +254,7 @@ def declared_variables(items: Sequence[Token]) -> Iterator[Variable]:
             rest = end
         given = rest < len(items) and items[rest].text == "="
         kind = kind_of(type_) if type_ else "unknown"
-        yield Variable(name.text, kind, type_, items[at].text == "var" and not immutable, given)
+        yield Variable(inferred, kind, type_, items[at].text == "var" and not immutable, given)
         return
     type_, at = named_type(items, at)
     while type_ and at < len(items) and items[at].kind == "word":
@@ -348,9 +375,14 @@ def _head(items: Sequence[Token], at: int) -> tuple[str, str, tuple[Variable, ..
             if parameters is None:
                 name = _name_before(items, at)
                 modern = any(t.text == "func" for t in items[start:at])
+<<<<<<< HEAD
                 returns = "".join(
                     t.text for t in items[start : at - 1] if t.text not in _MODIFIERS and t.text != "func"
                 )
+=======
+                words = (t.text for t in items[start : at - 1])
+                returns = "".join(word for word in words if word not in _MODIFIERS and word != "func")
+>>>>>>> main
                 parameters = list(_parameters(items[at + 1 : close], modern))
             at = close
         at += 1
@@ -378,9 +410,13 @@ def _parameters(items: Sequence[Token], modern: bool) -> Iterator[Variable]:
                 at = close + 1
         if not name or not type_:
             continue
+<<<<<<< HEAD
         fixed = not words.isdisjoint(
             ("const", "uniform", "static", "ref", "__ref", "__constref", "constref", "borrow")
         )
+=======
+        fixed = not words.isdisjoint(_FIXED)
+>>>>>>> main
         yield Variable(name, kind_of(type_), type_, not fixed, "out" not in words, "no_diff" not in words)
 
 

@@ -36,6 +36,7 @@ _OPTIONS = (
     (_abi.DiagnosticColor, _abi.SLANG_DIAGNOSTIC_COLOR_NEVER),
     (_abi.EmitSpirvMethod, _abi.SLANG_EMIT_SPIRV_DIRECTLY),
     (_abi.VulkanUseEntryPointName, 1),
+    (_abi.ForceCLayout, 1),
 )
 
 
@@ -93,7 +94,7 @@ class NativeSession:
             raise UnsupportedError("this Slang session is closed; open a new one.")
         return self._pointer
 
-    def load(self, name: str, path: str, text: str) -> ComPtr:
+    def load(self, name: str, path: str, text: str, written: str = "") -> ComPtr:
         """Load a text as a module and return the module.
 
         Parameters
@@ -104,6 +105,8 @@ class NativeSession:
             The path that diagnostics show, relative to which imports are looked up.
         text : str
             The Slang text.
+        written : str
+            The text as its user wrote it, with the same lines, for messages.
 
         Raises
         ------
@@ -116,7 +119,7 @@ class NativeSession:
                 "ISession.loadModuleFromSourceString", name.encode(), os.fsencode(path), text.encode(), note.ref
             )
         if not address:
-            error = failure(note, f"load module {name!r} from {path}", text)
+            error = failure(note, f"load module {name!r} from {path}", text, written)
             named = _MODULE.search(text)
             if named and f"undefined identifier '{named[1]}'" in str(error):
                 raise CompileError(

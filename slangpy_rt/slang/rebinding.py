@@ -1,7 +1,7 @@
 """Statements ``x = same(x);`` in differentiable functions, without which Slang's derivatives of them are wrong.
 
-``same`` returns its argument. Its call is an instruction of its own in Slang's intermediate code, in the block where it
-stands, and four faults of Slang 2026.12 need another kind of instruction at that place:
+``same`` returns its argument. Its call is an instruction of its own in Slang's intermediate code, in the block where
+it stands, and these faults of Slang 2026.12 need another kind of instruction there:
 
 - The derivative of a scalar and a vector makes a vector of the scalar after the scalar's definition. If that is a
   parameter or the result of a loop, this place is wrong, and a gradient is lost or used before it is computed. A
@@ -10,19 +10,22 @@ stands, and four faults of Slang 2026.12 need another kind of instruction at tha
 - In a loop, the backward pass reads a variable that was an ``out`` or ``inout`` argument as it was before that call.
   ``x = same(x);`` follows the call.
 - Two variables of one type that change in a branch, one of them by a component, may get one register. The component's
-  assignments are put between two statements ``p = same(p);``, and so are those of a matrix anywhere: of two components
+  assignments are put between two statements ``p = same(p);``. So are those of a matrix anywhere: of two components
   that are read afterwards, one loses its gradient.
-- Of two elements of one array, vector or matrix that are read in a block, one by an index that is no literal, one loses
-  its gradient. All but the first are read from a copy of their own, ``same(v, 1)[i]``; the number keeps the calls apart.
+- Of two elements of one array, vector or matrix that are read in a block, one by an index that is no literal, one
+  loses its gradient. All but the first are read from copies, ``same(v, 1)[i]``; the number keeps the calls apart.
+- The compiler crashes on a ``for`` loop whose counter starts at a value that is no constant: ``i = same(i);`` begins
+  its body.
+
+Three more faults are mended here, too:
+
+- The compiler crashes on ``while`` loops that are nested or hold ``continue``, and loses gradients in those that hold
+  ``break``: ``while (c)`` becomes ``for (; c; )``.
 - The derivative of ``fmod(a, b)`` by `b` is 0. A function with the right one is called in its place.
 - A ``[TreatAsDifferentiable]`` function returns 0 in a derivative, in place of its value. It becomes a differentiable
   function that calls one without the attribute by ``no_diff``.
-- The compiler crashes on the derivative of a ``for`` loop whose counter starts at a value that is no constant, and of
-  ``while`` loops that are nested or hold ``continue``, and loses gradients in ``while`` loops with ``break``. ``i = same(i);`` begins the body of such a ``for`` loop, and
-  ``while (c)`` becomes ``for (; c; )``.
 
-Only whole statements are inserted, so lines keep their numbers. Functions that cannot be read as
-statements stay.
+Edits keep the lines of a text. Functions that cannot be read as statements stay.
 """
 
 from __future__ import annotations
@@ -53,20 +56,9 @@ _CONSTANT = "_spy_constant_"
 _CORE = frozenset(("sincos", "modf", "frexp"))
 # Functions of Slang's core module that return scalars for scalars.
 _SCALAR_FUNCTIONS = frozenset(
-    [
-        "abs",
-        "acos",
-        "acosh",
-        "asin",
-        "asinh",
-        "atan",
-        "atan2",
-        "atanh",
-        "ceil",
-        "clamp",
-        "cos",
-        "cosh",
-        "degrees",
+    ("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "clamp", "cos", "cosh", "degrees")
+).union(
+    (
         "detach",
         "exp",
         "exp10",
@@ -81,40 +73,10 @@ _SCALAR_FUNCTIONS = frozenset(
         "lerp",
         "log",
         "log10",
-        "log2",
-        "mad",
-        "max",
-        "min",
-        "pow",
-        "radians",
-        "rcp",
-        "round",
-        "rsqrt",
-        "saturate",
-        "select",
-        "sign",
-        "sin",
-        "sincos",
-        "sinh",
-        "smoothstep",
-        "sqrt",
-        "step",
-        "tan",
-        "tanh",
-        "trunc",
-        "if",
-        "for",
-        "while",
-        "switch",
-        "return",
-        "float",
-        "half",
-        "double",
-        "int",
-        "uint",
-        "bool",
-        "MaxIters",
-    ]
+    ),
+    ("log2", "mad", "max", "min", "pow", "radians", "rcp", "round", "rsqrt", "saturate", "select", "sign", "sin"),
+    ("sincos", "sinh", "smoothstep", "sqrt", "step", "tan", "tanh", "trunc"),
+    ("if", "for", "while", "switch", "return", "float", "half", "double", "int", "uint", "bool", "MaxIters"),
 )
 _ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<="))
 # A struct that cannot be differentiated, an integer or a boolean is returned by the second function.
@@ -163,7 +125,7 @@ class Edit(NamedTuple):
 
 
 def rebound(text: str, others: Iterable[str] = ()) -> str:
-    """Return a text with the statements that its differentiable functions need, and the functions they call at its end.
+    """Return a text with the statements that its differentiable functions need, and the functions that these call.
 
     Parameters
     ----------
@@ -260,9 +222,8 @@ class _Rebinding:
         names = [p for p in function.parameters if p.mutable and p.kind != "opaque"]
         every = [*function.parameters, *(v for s in inside for v in declared_variables(s.items))]
         self.types = [v.type for v in every] + [function.returns]
-        first = self._mixes(every, inside) and next(
-            (p for kind in ("scalar", "composite", "unknown") for p in names if self._starts(p, kind)), None
-        )
+        ranked = (p for kind in ("scalar", "composite", "unknown") for p in names if self._starts(p, kind))
+        first = next(ranked, None) if self._mixes(every, inside) else None
         if first:
             self.found.append(Edit(function.body.start + 1, f" {self._again(first.name)}"))
         self._block(function.body, {p.name: p for p in function.parameters})
@@ -290,7 +251,7 @@ class _Rebinding:
         last: Statement | None = None
         for statement in block.body:
             single = type(statement) is Statement
-            parts = self._component_writes(statement, known) if single else []
+            parts: list[Variable] = self._component_writes(statement, known) if single else []
             names = [variable.name for variable in parts]
             if pending and last and names != pending:
                 self.found += (Edit(last.end, f" {self._again(name)}") for name in pending)
@@ -319,11 +280,11 @@ class _Rebinding:
             known |= own
             for at, place in _element_reads(statement.items, self.writers):
                 variable = known.get(place.text)
-                if variable and place.text not in own and (variable.array or variable.kind == "composite"):
-                    if variable.kind not in ("other", "opaque"):
-                        places.setdefault(place.text, []).append(place)
-                        if at:
-                            computed.add(place.text)
+                if variable is None or place.text in own or not variable.elements:
+                    continue
+                places.setdefault(place.text, []).append(place)
+                if at:
+                    computed.add(place.text)
         for name in computed:
             for place in places[name][1:]:
                 self.parted += 1
@@ -347,16 +308,16 @@ class _Rebinding:
         if isinstance(statement, Block):
             self._block(statement, known)
             return
-        parts = statement.parts if isinstance(statement, Branch) else (statement.part,)
-        loop = isinstance(statement, Loop)
+        loop = statement if isinstance(statement, Loop) else None
+        parts = (loop.part,) if loop else statement.parts if isinstance(statement, Branch) else ()
         inner = known | {v.name: v for v in declared_variables(statement.items)}
         written = self._written(statement.items, inner) if self.loops else []
         first = [v.name for v in written]
-        if isinstance(statement, Loop) and statement.word == "for":
-            first += _counters(statement, inner)
-        elif isinstance(statement, Loop) and statement.word == "while" and _is_pure(statement.items):
+        if loop and loop.word == "for":
+            first += _counters(loop, inner)
+        elif loop and loop.word == "while" and _is_pure(loop.items):
             self.found += (
-                Edit(statement.keyword, "for", len("while")),
+                Edit(loop.keyword, "for", len("while")),
                 Edit(statement.items[0].start, "; "),
                 Edit(statement.items[-1].end, ";"),
             )
@@ -365,13 +326,13 @@ class _Rebinding:
                 self._part(part, inner, "".join(f" {self._again(name)}" for name in first))
         after = [v for v in written if v.name in known]
         if loop:
-            assigned = _assigned(statement, known)
+            assigned = _assigned(loop, known)
             after += (v for v in assigned if v.kind in ("scalar", "unknown") and not v.array and v not in after)
         if after:
             self.found.append(Edit(statement.end, "".join(f" {self._again(v.name)}" for v in after)))
 
     def _part(self, part: Statement, known: dict[str, Variable], first: str) -> None:
-        """Add the insertions of a branch's or loop's statement; one that is no block becomes one where it needs to."""
+        """Add the insertions of the statement of a branch or a loop, which becomes a block if it needs to."""
         if isinstance(part, Block):
             if first:
                 self.found.append(Edit(part.start + 1, first))

@@ -283,9 +283,9 @@ class Source:
         return any(source.info.prints for source in (*self._linked, self))
 
     @property
-    def waits(self) -> bool:
-        """Whether functions of this module or of a linked one may wait for other threads of their group."""
-        return any(source.info.waits for source in (*self._linked, self))
+    def groups(self) -> bool:
+        """Whether functions of this module or of a linked one may use anything of a thread group."""
+        return any(source.info.groups for source in (*self._linked, self))
 
     @property
     def statics(self) -> bool:

@@ -1,4 +1,4 @@
-"""Forms of differentiable functions of which Slang's own derivatives are wrong or missing, each beside the same in NumPy.
+"""Forms of differentiable functions whose derivatives Slang gets wrong by itself, each beside the same in NumPy.
 
 Each form is a Slang text with a function `f`, its arguments, and a Python function of float64 arrays. The page
 ``docs/derivatives.md`` lists them (``python codegen/tools/derivative_forms.py``). Nothing here calls the library.
@@ -433,8 +433,8 @@ FORMS = [
     Form(
         "Loops",
         "a condition that counts",
-        D
-        + "float f(float2 p, float2 q) { float x = p.x; int n = 2; [MaxIters(3)] while (n-- > 0) x *= q.y; return x; }",
+        D + "float f(float2 p, float2 q) { float x = p.x; int n = 2; [MaxIters(3)] while (n-- > 0) x *= q.y; "
+        "return x; }",
         (P, Q),
         lambda p, q: p[0] * q[1] ** 2,
     ),
@@ -577,8 +577,8 @@ FORMS = [
         "an array of structs",
         "struct T : IDifferentiable { float a; float b; }; "
         + D
-        + "float f(float2 p, float2 q) { T a[2]; a[0].a = p.x; a[0].b = p.y; a[1].a = q.x; a[1].b = q.y; float r = 0; "
-        "[MaxIters(2)] for (int i = 0; i < 2; ++i) r += a[i].a * a[i].b; return r; }",
+        + "float f(float2 p, float2 q) { T a[2]; a[0].a = p.x; a[0].b = p.y; a[1].a = q.x; a[1].b = q.y; "
+        "float r = 0; [MaxIters(2)] for (int i = 0; i < 2; ++i) r += a[i].a * a[i].b; return r; }",
         (P, Q),
         lambda p, q: p[0] * p[1] + q[0] * q[1],
     ),
