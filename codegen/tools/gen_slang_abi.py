@@ -377,14 +377,8 @@ def generate(include: Path) -> str:
         values = headers.enum(enum)
         out += [f"{name} = {values[name]}" for name in names]
     out += ["", "IDENTIFIERS: dict[str, bytes] = {"]
-<<<<<<< HEAD
-    out += [
-        f'    "{interface}": bytes.fromhex("{headers.identifier(interface).hex()}"),' for interface in IDENTIFIERS
-    ]
-=======
     identifiers = {interface: headers.identifier(interface).hex() for interface in IDENTIFIERS}
     out += [f'    "{interface}": bytes.fromhex("{number}"),' for interface, number in identifiers.items()]
->>>>>>> main
     out += ["}", "", "METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {"]
     for interface, names in METHODS.items():
         slots = headers.methods(interface)

@@ -26,24 +26,13 @@ _OPAQUE = re.compile(
     r"\w*(?:Buffer|Texture|Sampler|Sampler\w+|RayQuery|HitObject|AccelerationStructure|Tensor|TensorView|Ptr"
     r"|Handle|Atomic|CoopMat|CoopVec)\w*"
 )
-<<<<<<< HEAD
-_MODIFIERS = frozenset(
-    [
-=======
 _FIXED = frozenset(("const", "uniform", "static", "ref", "__ref", "__constref", "constref", "borrow"))
 _MODIFIERS = _FIXED.union(
     (
->>>>>>> main
         "in",
         "out",
         "inout",
         "no_diff",
-<<<<<<< HEAD
-        "const",
-        "static",
-        "uniform",
-=======
->>>>>>> main
         "public",
         "internal",
         "private",
@@ -51,26 +40,11 @@ _MODIFIERS = _FIXED.union(
         "precise",
         "unorm",
         "snorm",
-<<<<<<< HEAD
-        "row_major",
-        "column_major",
-        "borrow",
-        "ref",
-        "__ref",
-        "__constref",
-        "constref",
-        "volatile",
-    ]
-)
-_NO_TYPES = frozenset(
-    [
-=======
     ),
     ("row_major", "column_major", "volatile"),
 )
 _NO_TYPES = frozenset(
     (
->>>>>>> main
         "return",
         "if",
         "else",
@@ -84,22 +58,8 @@ _NO_TYPES = frozenset(
         "continue",
         "discard",
         "throw",
-<<<<<<< HEAD
-        "defer",
-        "new",
-        "struct",
-        "func",
-        "interface",
-        "enum",
-        "typealias",
-        "typedef",
-        "class",
-    ]
-)
-=======
     )
 ).union(("defer", "new", "struct", "func", "interface", "enum", "typealias", "typedef", "class"))
->>>>>>> main
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,14 +335,8 @@ def _head(items: Sequence[Token], at: int) -> tuple[str, str, tuple[Variable, ..
             if parameters is None:
                 name = _name_before(items, at)
                 modern = any(t.text == "func" for t in items[start:at])
-<<<<<<< HEAD
-                returns = "".join(
-                    t.text for t in items[start : at - 1] if t.text not in _MODIFIERS and t.text != "func"
-                )
-=======
                 words = (t.text for t in items[start : at - 1])
                 returns = "".join(word for word in words if word not in _MODIFIERS and word != "func")
->>>>>>> main
                 parameters = list(_parameters(items[at + 1 : close], modern))
             at = close
         at += 1
@@ -410,13 +364,7 @@ def _parameters(items: Sequence[Token], modern: bool) -> Iterator[Variable]:
                 at = close + 1
         if not name or not type_:
             continue
-<<<<<<< HEAD
-        fixed = not words.isdisjoint(
-            ("const", "uniform", "static", "ref", "__ref", "__constref", "constref", "borrow")
-        )
-=======
         fixed = not words.isdisjoint(_FIXED)
->>>>>>> main
         yield Variable(name, kind_of(type_), type_, not fixed, "out" not in words, "no_diff" not in words)
 
 

@@ -42,18 +42,10 @@ class FileSystem:
     def __init__(self, native: ctypes.CDLL) -> None:
         self._native = native
         self._folders: tuple[str, ...] = ()
-<<<<<<< HEAD
-        methods = {
-            slot: name for name, (slot, _, _) in _abi.METHODS.items() if name.startswith("ISlangFileSystemExt.")
-        }
-        inherited = ("ISlangUnknown", "ISlangCastable", "ISlangFileSystem")
-        methods |= {slot: name for name, (slot, _, _) in _abi.METHODS.items() if name.partition(".")[0] in inherited}
-=======
         own = {
             name: slot for name, (slot, _, _) in _abi.METHODS.items() if name.partition(".")[0] in _abi.IDENTIFIERS
         }
         methods = {slot: name for name, slot in own.items()}
->>>>>>> main
         # The callbacks have to live as long as the object whose table points to them.
         self._callbacks = [self._callback(methods[slot]) for slot in range(len(methods))]
         self._table = (ctypes.c_void_p * len(methods))(
