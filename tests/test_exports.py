@@ -88,8 +88,8 @@ VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float",
 MEMBERS = {
     "Module": "find_function find_struct info load_from_file load_from_source name require_function require_struct",
     "Function": "append_to bind bwds call call_group_shape check_grads constants device dispatch explain fwds "
-    "group_size map raster return_type return_type_name set signature source stream thread_group_size tune type_conformances "
-    "value_and_grad write",
+    "group_size map raster return_type return_type_name set signature source stream thread_group_size tune "
+    "type_conformances value_and_grad write",
     "Kernel": "append_to bind bwds call constants device dispatch explain fwds group_size map of return_type "
     "return_type_name set signature source stream thread_group_size threads_of_group tune type_conformances write",
     "Struct": "fields forget name source_changed",
