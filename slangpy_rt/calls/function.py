@@ -241,7 +241,7 @@ class Function(SlangCallable):
             args, own = values[: len(args)], values[len(args) :]
             prepared, values, _ = self._known(args, "tensor", dict(zip(named, own, strict=False)))
         copies, dispatch, out = prepared.recorded(values)
-        check = prepared.pending(values)
+        check = prepared.pending(values) if self._device.debug else None
         return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies), check)
 
     def dispatch(self, threads: Any = None, /, *args: Any, **named: Any) -> None:
