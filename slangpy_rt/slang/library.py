@@ -15,6 +15,7 @@ from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out, load_library
+from slangpy_rt.slang.file_system import FileSystem
 from slangpy_rt.slang.locate import find_library, library_version
 from slangpy_rt.slang.module_images import ModuleImages
 
@@ -99,6 +100,11 @@ class Library:
             if self._native is None:
                 self._native = load_library(find_library(self._path))
             return self._native
+
+    @cached_property
+    def files(self) -> FileSystem:
+        """The file system from which sessions read imported and included files."""
+        return FileSystem(self.native)
 
     @cached_property
     def version(self) -> str:

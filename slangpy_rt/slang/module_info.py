@@ -16,7 +16,7 @@ from slangpy_rt.slang.barriers import waits_in
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases, bare
-from slangpy_rt.slang.text import ZERO, Prepared, docs, entries_elsewhere, prints_in
+from slangpy_rt.slang.text import RESERVED, Prepared, docs, entries_elsewhere, prints_in
 
 
 def module_info(
@@ -64,7 +64,7 @@ def module_info(
                 decl = native.spReflectionFunction_asDecl(function)
                 others.add((native.spReflectionDecl_getName(decl) or b"").decode())
     decl = module.call("IModule.getModuleReflection")
-    functions = [f for f in reflector.functions(decl) if f.name not in others and not f.name.startswith(ZERO)]
+    functions = [f for f in reflector.functions(decl) if f.name not in others and not f.name.startswith(RESERVED)]
     notes = {key: iter(comments) for key, comments in docs(text).items()}
     return ModuleInfo(
         name,

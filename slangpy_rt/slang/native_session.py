@@ -67,7 +67,7 @@ class NativeSession:
             raise UnsupportedError(
                 f"target format {target.format!r}: Slang emits none such; use one of {', '.join(FORMATS)}."
             )
-        self._library = library
+        self._library, self._folders = library, search_paths
         # Macros of users are undefined in this project's modules.
         own = tuple(item for item in defines if item[0].startswith(RESERVED))
         self._kind = target.format, target.profile, target.flags, own
@@ -110,9 +110,10 @@ class NativeSession:
             If Slang refuses the text.
         """
         note = Out()
-        address = self.pointer.call(
-            "ISession.loadModuleFromSourceString", name.encode(), path.encode(), text.encode(), note.ref
-        )
+        with self._library.files.searching(self._folders):
+            address = self.pointer.call(
+                "ISession.loadModuleFromSourceString", name.encode(), path.encode(), text.encode(), note.ref
+            )
         if not address:
             error = failure(note, f"load module {name!r} from {path}", text)
             named = _MODULE.search(text)
@@ -273,6 +274,7 @@ def _create(
         structureSize=ctypes.sizeof(_abi.SessionDesc),
         targets=ctypes.addressof(wanted),
         targetCount=1,
+        fileSystem=library.files.address,
         defaultMatrixLayoutMode=_abi.SLANG_MATRIX_LAYOUT_ROW_MAJOR,
         searchPaths=ctypes.addressof(paths),
         searchPathCount=len(paths),

@@ -22,6 +22,7 @@ from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.core_functions import explained
 from slangpy_rt.slang.cuda_methods import lacking_methods
+from slangpy_rt.slang.derivative_checks import Facts, check_accessors, check_derivatives, facts
 from slangpy_rt.slang.emitted import context_variables, exported
 from slangpy_rt.slang.files import check_imports, dependencies, names_files, places, reachable, telling
 from slangpy_rt.slang.imports import imported
@@ -30,6 +31,7 @@ from slangpy_rt.slang.lookup import Lookup, last_part, parse
 from slangpy_rt.slang.module_info import constant_values, files_of, module_info, undefined_structs
 from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.range_kernels import check_globals, load_range
+from slangpy_rt.slang.rebinding import rebound
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases
 from slangpy_rt.slang.shader_modules import (
@@ -109,6 +111,7 @@ class Session(CompilerSession):
         self._texts: dict[str, str] = {}
         # Whether loaded texts may have static variables that are not ``const``.
         self._statics = False
+        self._facts: dict[str, Facts] = {}
         self._apart = False  # whether this session compiles one kernel for another one
         self._cases: dict[str, Cases] = {}
         self._seen: set[str] = set()
@@ -133,12 +136,16 @@ class Session(CompilerSession):
                 )
             check_text(source, f"load module {name!r} from {path}")
             check_imports(path, source, self._folders)
+            check_accessors(path, source)
             prepared = prepare(source, self.target.format)
+            near = reachable(path, source, self._folders) if names_files(source) else []
+            prepared = replace(prepared, text=rebound(prepared.text, (text for _, text in near)))
+            self._facts |= {file: facts(file, text) for file, text in [(path, source), *near]}
             ours = self._shaders is not None and needs_library(source, self.target.format)
             auto = self._auto_import
             whole = prepared.text + (_IMPORT if ours else "")
             if ours or auto or names_files(source):  # any other text makes Slang read no file
-                self._load_library(whole, *(text for _, text in reachable(path, source, self._folders)), but=path)
+                self._load_library(whole, *(text for _, text in near), but=path)
             self._hide_entry_points(path, source)
             if auto:
                 whole = auto.around(whole)
@@ -223,6 +230,7 @@ class Session(CompilerSession):
                 for other, (path, _) in self._loaded.items():
                     again.load_module(other, path, self._texts[other])
                 return again.compile(text, name, entry, conformances, link, exports)
+            check_derivatives(text, self._facts.values())
             self._load_library(text, exports)
             ranged = self.target.entry == "range"
             whole = self._undo + text
@@ -353,7 +361,7 @@ class Session(CompilerSession):
             if auto.needed(text) and name not in self._imported:
                 self._imported.add(name)
                 check_names(Path(file).stem, file, text)
-                whole = auto.around(prepare(text, self.target.format).text)
+                whole = auto.around(rebound(prepare(text, self.target.format).text))
                 self._native.load(name, file, whole)
                 self._sources.append((name, file, whole, ()))
 
