@@ -1082,7 +1082,9 @@ class Generator:
             return found or Node("splat", kind, (self.leaf("float"),), "call")
         if found:
             return found
-        return self.construction(kind, 0)
+        if shape:
+            return self.construction(kind, 0)
+        return Node("call", kind, tuple(self.leaf(k) for _, k in members(kind)), self.maker(kind))
 
     def construction(self, kind: str, depth: int) -> Node:
         shape = shape_of(kind)
@@ -1140,6 +1142,8 @@ class Generator:
             table |= {"construct": 1.0, "vector": 1.2, "splat": 0.3} if not self.plain else {"vector": 0.6, "splat": 0.4}
         else:
             table = {"arithmetic": 3, "matrix": 1.5, "construct": 1.0, "choose": 0.4, "call": 0.5, "negative": 0.3}
+            if "negative matrix" in self.without:
+                del table["negative"]
         match self.weighted(table):
             case "arithmetic":
                 return self.arithmetic(kind, depth)
@@ -1456,7 +1460,7 @@ class Generator:
             spelling = SPELLINGS[kind]
         elif element(kind) and self.chance(0.3):
             spelling = "before"
-        constant = way == "in" and kind != "int" and self.chance(0.07)
+        constant = way == "in" and kind != "int" and self.chance(0.07) and "no_diff" not in self.without
         return Parameter(self.key(), self.fresh(), kind, way, constant, spelling)
 
     # -- statements
