@@ -148,7 +148,7 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
     CompileError
         If the derivative of one of the functions is wrong.
     """
-    if not _DERIVATIVES.search(kernel):
+    if not has_derivatives(kernel):
         return
     known = list(files)
     callers: dict[str, list[tuple[str, Caller]]] = {}
@@ -167,15 +167,14 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
     while waiting:
         for path, caller in callers[waiting.pop()]:
             for name in caller.mentions & treated.keys() - {caller.name}:
-                file, line = treated[name]
+                place, line = treated[name]
                 raise CompileError(
-                    f"{path}:{caller.lines.get(name, 0)}: {caller.name} calls '{name}' ({file}:{line}), which is "
-                    "[TreatAsDifferentiable] and writes to a parameter: Slang 2026.12 loses its values in derivatives. "
-                    "Make it [Differentiable], and detach(...) the values without gradients."
+                    f"{path}:{caller.lines.get(name, 0)}: {caller.name} calls '{name}' ({place}:{line}), which is "
+                    "[TreatAsDifferentiable] and writes to a parameter: Slang 2026.12 loses its values in "
+                    "derivatives. Make it [Differentiable], and detach(...) the values without gradients."
                 )
             for made in caller.made:
-                bases = structs.get(made.type)
-                if bases is not None and not any("Differentiable" in base for base in bases):
+                if made.type in structs and not any("Differentiable" in base for base in structs[made.type]):
                     raise CompileError(
                         f"{path}:{made.line}: {caller.name} builds a '{made.type}' from values that may have "
                         f"derivatives, which Slang drops, because '{made.type}' is not IDifferentiable. Write "
@@ -184,6 +183,11 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
             fresh = caller.mentions & callers.keys() - seen
             seen |= fresh
             waiting += fresh
+
+
+def has_derivatives(kernel: str) -> bool:
+    """Return whether a kernel differentiates a function."""
+    return _DERIVATIVES.search(kernel) is not None
 
 
 def _caller(text: str, function: DifferentiableFunction) -> Caller:
