@@ -245,8 +245,8 @@ def check_native(where: str, device: DeviceCore, element: SlangType, what: str) 
     if target.fills_padding and (found := _in_padding(element)):
         raise UnsupportedError(
             f"{where}: on {device.name}, {what} finds '{found}' in the padding at the end of the struct before it, "
-            f"and arrays of '{element.name}' keep it elsewhere; put fields in place of the padding, or pass the struct "
-            "itself."
+            f"and arrays of '{element.name}' keep it elsewhere; put fields in place of the padding, or pass the "
+            "struct itself."
         )
 
 

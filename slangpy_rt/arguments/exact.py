@@ -1,9 +1,8 @@
 """Gradients that several threads add to, where the gradient's own scalars cannot hold the sums.
 
-On a deterministic device threads add integers, in any order: ``shaders/exact.slang`` has the arithmetic, and each scalar
-is replaced by a row of integers. A half, to which small numbers could be added only up to 2048 times as much, is replaced
-by a float. A second kernel adds the sums to the gradient. A gradient stays as it is if only one thread adds to each of its
-places.
+On a deterministic device threads add integers, in any order: ``shaders/exact.slang`` has the arithmetic, and each
+scalar is replaced by a row of integers. A half, which stays at 2048 times what is added, is replaced by a float. A
+second kernel adds the sums to the gradient. A gradient stays as it is if only one thread adds to each of its places.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class SumPacker(Packer):
 
 
 def exactly(where: str, device: DeviceCore, bound: Bound, shape: Shape, aliased: bool) -> Bound:
-    """Return an argument whose gradients are kept as sums apart from them where several threads of the call add.
+    """Return an argument with sums in place of the gradients that several threads of the call add to.
 
     Raises
     ------
@@ -113,8 +112,8 @@ def exactly(where: str, device: DeviceCore, bound: Bound, shape: Shape, aliased:
     if repeats(Walk(tuple(s * unit for s in kept), (), unit), whole):
         raise ShapeError(
             f"{where}: '{g.name}' of shape {whole} and byte strides {tuple(s * unit for s in kept)} overlaps itself, "
-            f"and {'a deterministic device adds exact sums' if device.deterministic else 'sums of half are added'} to "
-            "places of their own; give the argument a gradient without overlaps."
+            f"and {'a deterministic device adds exact sums' if device.deterministic else 'sums of half are added'} "
+            "to places of their own; give the argument a gradient without overlaps."
         )
     packer = SumPacker(device, g.packer, g.scalar, whole, kept)
     exact = replace(

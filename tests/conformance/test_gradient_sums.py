@@ -75,6 +75,24 @@ def test_sums_of_half(device: spy.Device, requires: Any, form: str) -> None:
     assert lost(device, form, "half", 1 << 15, 0.001) < 1.1e-3
 
 
+@every_device
+@pytest.mark.parametrize("form", FORMS)
+def test_sums_of_float(device: spy.Device, form: str) -> None:
+    """One sum of 2^20 times 0.1, a term after the other, is 1e-3 off."""
+    if device.backend.target.entry != "range":
+        pytest.skip("only ranges add up in pieces")
+    assert lost(device, form, "float", 1 << 20, 0.1) < 5e-5
+
+
+def test_exact_sums_of_pieces(device: spy.Device) -> None:
+    """What a range of a deterministic device adds up by itself loses no more."""
+    if device.backend.target.entry != "range":
+        pytest.skip("only ranges add up in pieces")
+    with spy.Device(device.backend.name, deterministic=True) as opened:
+        for form in ("number", "rows", "once"):
+            assert lost(opened, form, "float", 1 << 20, 0.1) < 5e-5
+
+
 def test_sums_of_half_are_added_to_the_gradient(device: spy.Device, requires: Any) -> None:
     requires("half")
     module: Any = spy.Module.load_from_source(device, "test_gradient_sums_half", TEXT.replace("SCALAR", "half"))
