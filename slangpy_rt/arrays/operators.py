@@ -152,7 +152,7 @@ class Operators(NDBuffer):
 
     def _written(self, key: Any, value: Any) -> None:
         own: Any = self
-        if any(n > 1 and step == 0 for n, step in zip(own.shape, own.layout.strides, strict=True)):
+        if any(n > 1 and step == 0 for n, step in zip(own.shape, own.layout.strides, strict=False)):
             raise ShapeError(f"Tensor: {own.summary} is a broadcast view and would be written to; copy it first.")
         operations = _operations(self)
         if _is_mask(key):
