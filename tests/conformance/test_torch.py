@@ -322,8 +322,8 @@ def test_negative_strides_are_not_exported(device: spy.Device) -> None:
     t = spy.Tensor.from_numpy(device, numbers)
     vectors = spy.Tensor.from_numpy(device, numbers, "float3")
     exports: list[Callable[[Any], Any]] = [
-        torch.as_tensor, torch.asarray, torch.tensor, torch.from_dlpack, np.from_dlpack, lambda x: x.__dlpack__(),
-        lambda x: x.torch(),
+        torch.as_tensor, torch.asarray, torch.tensor, torch.from_dlpack, torch.utils.dlpack.from_dlpack,
+        np.from_dlpack, lambda x: x.__dlpack__(), lambda x: x.torch(),
     ]  # fmt: skip
     if "zero_copy" not in device.caps.features and device.name != "cuda":
         with pytest.raises((BufferError, spy.UnsupportedError)):
@@ -348,3 +348,24 @@ def test_negative_strides_are_not_exported(device: spy.Device) -> None:
         np.testing.assert_array_equal(t[::-1].host_view(), numbers[::-1])
         np.testing.assert_array_equal(spy.Tensor.from_dlpack(device, t[::-1]).to_numpy(), numbers[::-1])
         np.testing.assert_array_equal(torch.from_dlpack(t[::-1], copy=True).numpy(), numbers[::-1])
+
+
+def test_messages_are_of_pytorch(device: spy.Device) -> None:
+    module = spy.Module.load_from_source(
+        device, "of_pytorch", "uint u(uint a) { return a; } float f(float a) { return a; }"
+    )
+    for call, message in (
+        (
+            lambda: module.u(torch.arange(3)),
+            "uint u(uint a): argument 'a' is a torch tensor of torch.int64 and shape (3,) on cpu, which does not "
+            "convert to 'uint'; pass tensor.to(torch.uint32).",
+        ),
+        (
+            lambda: module.f(torch.ones(3), _result=torch.ones(3, dtype=torch.float64)),
+            "float f(float a): _result is a torch tensor of torch.float64 and shape (3,) on cpu, which does not "
+            "convert to 'float'; it must be a tensor of torch.float32.",
+        ),
+    ):
+        with pytest.raises(spy.BindError) as caught:
+            call()
+        assert str(caught.value) == message
