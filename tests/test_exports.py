@@ -100,9 +100,9 @@ MEMBERS = {
     "Profile": "rows save",
     "Stream": "handle launch number record synchronize wait",
     "Timer": "seconds",
-    "Image": "backward get_this levels update",
+    "Image": "backward get_this gradient_of_this levels update",
     "Mesh": "corners_on faces from_trimesh load positions sizes triangles_on",
-    "Scene": "backward count get_this meshes update update_this",
+    "Scene": "backward count get_this gradient_of_this meshes update update_this",
     "Sampler": "address desc device layout",
     "Texture": "address array_length buffer copy_from copy_to depth device format from_numpy generate_mips height "
     "layout mip mip_count nbytes numpy of sampler shape slang_type summary to_numpy type used width with_sampler",
