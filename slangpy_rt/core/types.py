@@ -311,7 +311,7 @@ def _check_fields(value: Any) -> None:
             raise TypeError(f"{type(value).__name__}.{name}: expected {declared.type}, got {type(item).__name__}")
     if isinstance(value, SlangType):
         wanted = _DIMENSIONS.get(value.kind)
-        if wanted is not None and len(value.shape) != wanted or (value.kind == "array" and value.element is None):
+        if (wanted is not None and len(value.shape) != wanted) or (value.kind == "array" and value.element is None):
             raise TypeError(f"SlangType: a {value.kind} of shape {value.shape} and element {value.element}")
 
 

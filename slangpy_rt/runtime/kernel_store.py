@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from slangpy_rt.backends.base import Backend, Kernel
-from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.cache_entry import Entry
+from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.log import log, milliseconds

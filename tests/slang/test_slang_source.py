@@ -224,7 +224,7 @@ def test_forged_entries_are_misses(files: Path, monkeypatch: pytest.MonkeyPatch)
     asked = {cache.key("lookup", source.digest, *key): (key, value) for key, value in source._found.items()}
     assert set(asked) < set(kept)
     compiler = SimpleNamespace(
-        **{what: lambda _, *names, what=what: known[what, *names] for what in ("functions", "type", "conforms")}
+        **{what: lambda _, *names, what=what: known[(what, *names)] for what in ("functions", "type", "conforms")}
     )
     known = dict(source._found)
     monkeypatch.setattr(source, "session", lambda: compiler)
