@@ -193,6 +193,28 @@ def writing_functions(text: str) -> set[str]:
     return found - {""}
 
 
+def struct_fields(text: str) -> Iterator[Variable]:
+    """Yield the fields of the structs in a text."""
+    items = tokens(text) if "struct" in text else []
+    for at, item in enumerate(items):
+        if item.text != "struct":
+            continue
+        opening = next((k for k in range(at, len(items)) if items[k].text in "{;"), -1)
+        if opening < 0 or items[opening].text == ";":
+            continue
+        with suppress(UnbalancedBrackets):
+            close = closing(items, opening)
+            start = index = opening + 1
+            while index < close:
+                if items[index].text in "([{":
+                    index = closing(items, index)
+                    start = index + 1 if items[index].text == "}" else start
+                elif items[index].text == ";":
+                    yield from declared_variables(items[start : index + 1])
+                    start = index + 1
+                index += 1
+
+
 def declared_variables(items: Sequence[Token]) -> Iterator[Variable]:
     """Yield the variables that a statement declares, none if it is no declaration.
 

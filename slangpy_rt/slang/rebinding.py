@@ -31,7 +31,7 @@ Edits keep the lines of a text. Functions that cannot be read as statements stay
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -44,6 +44,7 @@ from slangpy_rt.slang.differentiable_functions import (
     declared_variables,
     differentiable_functions,
     kind_of,
+    struct_fields,
     treated_functions,
     writing_functions,
 )
@@ -148,11 +149,15 @@ def rebound(text: str, others: Iterable[str] = ()) -> str:
 
 def _edits(text: str, others: Iterable[str], same: str, remainder: str) -> list[Edit]:
     """Return the edits that the differentiable functions of a text need, in source order."""
+    others = list(others)
     functions, _ = differentiable_functions(text)
     writers = _CORE.union(*map(writing_functions, [text, *others])) if functions else _CORE
+    fields: dict[str, list[Variable]] = {}
+    for field_ in (f for each in ([text, *others] if functions else []) for f in struct_fields(each)):
+        fields.setdefault(field_.name, []).append(field_)
     edits: list[Edit] = []
     for function in functions:
-        edits += _Rebinding(function, writers, same).edits()
+        edits += _Rebinding(function, writers, fields, same).edits()
     for treated in treated_functions(text):
         edits += _constant_edits(treated)
     edits += (Edit(token.start, remainder, len(token.text)) for token in _remainders(functions, text))
@@ -194,7 +199,8 @@ def _constant_edits(function: TreatedFunction) -> list[Edit]:
 
 def _applied(text: str, edits: Sequence[Edit]) -> str:
     """Return a text with edits, which are sorted by their offsets."""
-    parts, at = [], 0
+    parts: list[str] = []
+    at = 0
     for offset, new, replaced in edits:
         parts += (text[at:offset], new)
         at = offset + replaced
@@ -207,6 +213,7 @@ class _Rebinding:
 
     function: DifferentiableFunction
     writers: Set[str]
+    fields: Mapping[str, Sequence[Variable]]
     same: str
     found: list[Edit] = field(default_factory=list)
     parted: int = 0
@@ -273,22 +280,30 @@ class _Rebinding:
     def _reads(self, block: Block, outer: dict[str, Variable]) -> None:
         """Part the reads of elements of one variable in a block, if an index among them is no literal."""
         known = dict(outer)
-        places: dict[str, list[Token]] = {}
-        computed: set[str] = set()
+        found: dict[str, list[_Element]] = {}
         for statement in block.body:
             own = {v.name: v for v in declared_variables(statement.items)}
             known |= own
-            for at, place in _element_reads(statement.items, self.writers):
-                variable = known.get(place.text)
-                if variable is None or place.text in own or not variable.elements:
-                    continue
-                places.setdefault(place.text, []).append(place)
-                if at:
-                    computed.add(place.text)
-        for name in computed:
-            for place in places[name][1:]:
-                self.parted += 1
-                self.found += (Edit(place.start, f"{self.same}("), Edit(place.end, f", {self.parted})"))
+            for element in _elements(statement.items, self.writers):
+                variable = known.get(element.name)
+                if variable and element.name not in own and self._has_elements(element, variable):
+                    found.setdefault(element.path, []).append(element)
+        for elements in found.values():
+            if not any(element.computed for element in elements):
+                continue
+            # One element may be read from the variable itself. If one is changed, ``v.x *= v[i]``, it is this one.
+            own_read = next((e for e in elements if e.changed), elements[0])
+            for element in elements:
+                if element is not own_read and not element.changed:
+                    self.parted += 1
+                    self.found += (Edit(element.start, f"{self.same}("), Edit(element.end, f", {self.parted})"))
+
+    def _has_elements(self, element: _Element, variable: Variable) -> bool:
+        """Whether what an element belongs to is a vector, matrix or array; fields are told apart by their names."""
+        if element.field:
+            fields = self.fields.get(element.field, [])
+            return variable.kind == "unknown" and bool(fields) and all(field.elements for field in fields)
+        return variable.elements
 
     def _component_writes(self, statement: Statement, known: dict[str, Variable]) -> list[Variable]:
         """Return the variables of which a statement assigns a component, a field or an element."""
@@ -458,16 +473,55 @@ def _writes(items: Sequence[Token]) -> Iterable[tuple[str, bool]]:
                 yield name, False
 
 
-def _element_reads(items: Sequence[Token], writers: Set[str]) -> Iterable[tuple[bool, Token]]:
-    """Yield the variable's name of each element that is read, and whether its index is no literal."""
+class _Element(NamedTuple):
+    """An element that a statement reads: ``v[i]`` or ``s.e[i]``; ``v.x`` only where an assignment changes it.
+
+    Attributes
+    ----------
+    name, field : str
+        The variable, and the last field before the index; empty without one.
+    path : str
+        Both, as in ``"s.e"``.
+    start, end : int
+        The offsets of the path.
+    computed : bool
+        Whether the index is no literal.
+    changed : bool
+        Whether the element is the target of an assignment such as ``+=``.
+    """
+
+    name: str
+    field: str
+    path: str
+    start: int
+    end: int
+    computed: bool
+    changed: bool
+
+
+def _elements(items: Sequence[Token], writers: Set[str]) -> Iterator[_Element]:
+    """Yield the elements that a statement reads."""
     written = {token.start for at, item in enumerate(items) for token in _written_places(items, at, item, writers)}
-    for at, item in enumerate(items[:-1]):
-        if item.kind != "word" or items[at + 1].text != "[" or item.start in written:
-            continue
-        if at and items[at - 1].text in (".", "::"):
-            continue
-        literal = at + 3 < len(items) and items[at + 2].kind == "number" and items[at + 3].text == "]"
-        yield not literal, item
+    for at, item in enumerate(items):
+        if item.text in _ASSIGNMENTS and item.text != "=" and at:
+            root = _root_index(items, at - 1)
+            if root >= 0 and root + 1 < at:
+                dots = [k for k in range(root + 1, at) if items[k].text in (".", "[")]
+                end = dots[-1] if items[dots[-1]].text == "." else dots[0] if items[dots[0]].text == "[" else dots[-1]
+                yield _element(items, root, end, items[end].text == "[", True)
+        elif item.kind == "word" and at + 1 < len(items) and items[at + 1].text == "[":
+            root = _root_index(items, at)
+            plain = root >= 0 and all(i.text != "[" for i in items[root : at + 1])
+            if plain and items[root].start not in written and not (root and items[root - 1].text == "::"):
+                literal = at + 3 < len(items) and items[at + 2].kind == "number" and items[at + 3].text == "]"
+                yield _element(items, root, at + 1, not literal, False)
+
+
+def _element(items: Sequence[Token], root: int, end: int, computed: bool, changed: bool) -> _Element:
+    """Return the element whose variable is at index `root`, and whose index or component begins at index `end`."""
+    path = "".join(item.text for item in items[root:end])
+    field_ = items[end - 1].text if end - 1 > root else ""
+    return _Element(items[root].text, field_, path, items[root].start, items[end - 1].end, computed, changed)
 
 
 def _written_places(items: Sequence[Token], at: int, item: Token, writers: Set[str]) -> Iterable[Token]:

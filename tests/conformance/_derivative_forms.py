@@ -384,6 +384,8 @@ FORMS = [
                 "float e[3] = {v.x, v.y, v.z}; int l = 2 * j; return e[l] * e[j] + e[l];",
                 lambda v, n: v[0] ** 2 + v[0],
             ),
+            ("a component that changes", "v.x *= v[j]; return v.x * v.y;", lambda v, n: v[0] ** 2 * v[1]),
+            ("an element that changes", "v[j] *= v[0]; return v.x * v.y;", lambda v, n: v[0] ** 2 * v[1]),
             (
                 "a loop",
                 "float s = 0; [MaxIters(3)] for (int i = 0; i < 3; ++i) s += v[i] * v[2 - i]; return s;",
@@ -437,6 +439,16 @@ FORMS = [
         "return x; }",
         (P, Q),
         lambda p, q: p[0] * q[1] ** 2,
+    ),
+    Form(
+        "Elements by an index that is no literal",
+        "a field that changes",
+        "struct R : IDifferentiable { float3 origin; }; "
+        "[Differentiable] float g(R r, int j) { r.origin.x *= r.origin[j]; return r.origin.x + r.origin[1]; } "
+        + D
+        + "float f(float3 v, float n) { R r = {v}; return g(r, int(n)); }",
+        (V, np.array(0.5)),
+        lambda v, n: v[0] ** 2 + v[1],
     ),
     Form(
         "Functions",
