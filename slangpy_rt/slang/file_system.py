@@ -17,8 +17,8 @@ from typing import Any
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.paths import resolved
 from slangpy_rt.slang import _abi
+from slangpy_rt.slang.corrections.rebinding import rebound
 from slangpy_rt.slang.files import decoded, names_files, reachable, read_file
-from slangpy_rt.slang.rebinding import rebound
 from slangpy_rt.slang.shader_modules import is_ours
 
 # SLANG_FAIL and SLANG_E_NOT_FOUND, SLANG_E_NOT_IMPLEMENTED, SLANG_E_NO_INTERFACE of slang.h.

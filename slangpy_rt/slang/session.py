@@ -22,6 +22,7 @@ from slangpy_rt.slang.call_layout import call_layout, hashed_strings
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.core_functions import explained
+from slangpy_rt.slang.corrections.rebinding import rebound
 from slangpy_rt.slang.corrections.spirv_math import has_doubles
 from slangpy_rt.slang.cuda_methods import lacking_methods
 from slangpy_rt.slang.derivative_checks import (
@@ -40,7 +41,6 @@ from slangpy_rt.slang.lookup import Lookup, last_part, parse
 from slangpy_rt.slang.module_info import constant_values, files_of, module_info, undefined_structs
 from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.range_kernels import check_globals, load_range
-from slangpy_rt.slang.rebinding import rebound
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases
 from slangpy_rt.slang.shader_modules import (

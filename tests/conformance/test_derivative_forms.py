@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.slang.rebinding import rebound
+from slangpy_rt.slang.corrections.rebinding import rebound
 from tests.conformance._derivative_forms import FORMS, Form, K, V, slope
 from tests.depth import sampled
 
