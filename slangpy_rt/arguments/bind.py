@@ -61,7 +61,7 @@ from slangpy_rt.core.conversion import (
     kind_of,
 )  # fmt: skip
 from slangpy_rt.core.dtypes import NUMPY_OF, Storage, scalar_type
-from slangpy_rt.core.errors import BindError, UnsupportedError
+from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.shapes import contiguous
 from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import Param, SlangType
@@ -307,6 +307,10 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
             )
         if bound.struct is not None:
             check_native(where, device, element, f"'{type_.name}'")
+        if type_.name.startswith(("RW", "W")) and 0 not in bound.shape:
+            whole = list(zip(bound.shape, bound.strides, strict=True))[len(bound.shape) - rank :]
+            if any(n > 1 and step == 0 for n, step in whole):
+                raise ShapeError(f"{where} is a broadcast view and would be written to; copy it first.")
         return as_tensor(where, bound, as_struct(type_), rank)
     if type_.kind == "struct" and type_.name in _BYTES and is_ours(type_):
         return bind_bytes(where, scope, param, value)

@@ -154,7 +154,7 @@ class Operators(NDBuffer):
         BindError
             If floats would be written to integers, or integers to bools.
         ShapeError
-            If the value does not broadcast to that part.
+            If the value does not broadcast to that part, or this array is a broadcast view.
         """
         try:
             self._written(key, value)
@@ -162,6 +162,9 @@ class Operators(NDBuffer):
             raise shortened(error) from error.__cause__
 
     def _written(self, key: Any, value: Any) -> None:
+        own: Any = self
+        if any(n > 1 and step == 0 for n, step in zip(own.shape, own.layout.strides, strict=False)):
+            raise ShapeError(f"Tensor: {own.summary} is a broadcast view and would be written to; copy it first.")
         operations = _operations(self)
         if _is_mask(key):
             key = type(self)._from_host(self.device, key)  # type: ignore[attr-defined]

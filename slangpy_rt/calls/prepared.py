@@ -271,7 +271,8 @@ class PreparedCall:
                 name = next((leaf.name for leaf in b.leaves if not leaf.packer.lasting), b.name)
                 raise BindError(
                     f"{self.spec.title}: a command list does not take '{name}': nothing would move it when the list "
-                    "runs. Use a Tensor or an NDBuffer; of a deterministic device, bwds has to be called by itself."
+                    "runs. Use a Tensor or an NDBuffer; bwds has to be called by itself on a deterministic device, "
+                    "and where it adds up gradients of half."
                 )
         out = values[-1] if self.into else self.make() if self.make is not None else None
         if self.kernel is None:
@@ -293,6 +294,10 @@ class PreparedCall:
         except (struct.error, OverflowError) as error:
             raise self._refused(items, error) from None
         return copies, Dispatch(self.kernel, self.groups, self.prefix + packed, every), out
+
+    def pending(self, values: tuple[Any, ...]) -> Callable[[], None] | None:
+        """Return what a command list has to call once after its first run; None for nothing."""
+        return None
 
     def is_like(self, other: PreparedCall) -> bool:
         """Return whether another call launches the same kernel over arrays of equal layouts, at any addresses."""

@@ -382,7 +382,7 @@ def as_numpy(value: Any) -> Array:
 
 
 def check_memory(value: Any) -> None:
-    """Refuse a tensor of PyTorch whose memory does not hold its values, which it negates as it reads them.
+    """Refuse a tensor of PyTorch that negates or conjugates its memory as it reads it.
 
     PyTorch exports the memory of negated tensors and of zeros by DLPack without a word.
 

@@ -9,9 +9,11 @@ from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.checks import flag, short_tracebacks
 from slangpy_rt.core.errors import BindError, ShapeError
+from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.graphics.pyramid import Pyramid
 from slangpy_rt.graphics.runner import Runner
+from slangpy_rt.runtime.pickling import check_state, damaged, reads
 
 _TYPES = {"float": "Image1", "float2": "Image2", "float3": "Image3", "float4": "Image"}
 _CUBES = {"float": "ImageCube1", "float2": "ImageCube2", "float3": "ImageCube3", "float4": "ImageCube"}
@@ -68,6 +70,27 @@ class Image:
         recorder = RECORDER.get()
         if recorder is not None and self._pyramid.is_copy and texels.grad_out is not None:
             recorder.note((texels,), (self.texels,), partial(_add, texels.grad_out, self.texels.grad_out))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {n: v for n, v in self.__dict__.items() if n not in ("_pyramid", "_wrap", "_filter", "texels")}
+        wrap = tuple([_WRAPS[k] for k in self._wrap])
+        return {**state, "_again": (wrap, _FILTERS[self._filter], *self._pyramid.state)}
+
+    @reads("an Image")
+    def __setstate__(self, state: Any) -> None:
+        state = check_state("an Image", state, ("_again",))
+        again = state["_again"]
+        if not isinstance(again, tuple) or len(again) != 5:
+            raise damaged("an Image", f"it holds {in_words(again)}; a tuple of five items was expected")
+        wrap, filter, texels, shape, mips = again
+        mips = flag("pickle", "mips", mips)
+        if not isinstance(texels, Tensor) or texels.dtype.name not in _TYPES:
+            raise damaged("an Image", f"its texels are {in_words(texels)}")
+        check_shape("pickle", "texels", as_shape("pickle", shape))
+        self.__dict__.update({name: value for name, value in state.items() if name != "_again"})
+        self._wrap, self._filter = modes("pickle", wrap, filter)
+        self._pyramid = Pyramid.of(texels, shape, mips)
+        self.texels = self._pyramid.base
 
     @property
     def levels(self) -> int:

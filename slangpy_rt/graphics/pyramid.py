@@ -9,6 +9,7 @@ from slangpy_rt.arguments.indices import grid
 from slangpy_rt.arguments.vectors import int2
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.module import Module
+from slangpy_rt.core.errors import ShapeError
 from slangpy_rt.graphics.runner import Runner
 
 
@@ -55,6 +56,32 @@ class Pyramid:
         self.base = self.level(0)
         runner.call(self._module["_spy_same"], texels.detach(), _result=self.base.detach())
         self.shrink(runner)
+
+    @property
+    def state(self) -> tuple[Tensor, tuple[int, ...], bool]:
+        """The arguments of ``of``: the largest level or all of them, the shape of the largest, whether all."""
+        mips = len(self.sizes) > 1
+        return (self.chain if mips else self.base), self.sizes[0], mips
+
+    @classmethod
+    def of(cls, texels: Tensor, shape: tuple[int, ...], mips: bool) -> Pyramid:
+        """Return the pyramid of a state; levels and gradients stay as they are.
+
+        Raises
+        ------
+        ShapeError
+            If the texels are not as many as the levels have.
+        """
+        made = cls.__new__(cls)
+        made._module = sampling(texels.device, len(shape) == 3)
+        made.sizes = _sizes(shape) if mips else [shape]
+        made.is_copy = mips
+        wanted = (sum(map(prod, made.sizes)),) if mips else shape
+        if texels.shape != wanted or not texels.is_contiguous:
+            raise ShapeError(f"pickle: the texels of an Image are {texels.summary}; shape {wanted} was expected.")
+        made.chain = texels if mips else texels.view(prod(shape))
+        made.base = made.level(0) if mips else texels
+        return made
 
     def shrink(self, runner: Runner) -> None:
         """Make the smaller levels of the largest one."""

@@ -63,6 +63,10 @@ class Scene:
         self._value: dict[str, Any] = {}
         self._build()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        meshes = [(self._meshes[k], own) for k, own in zip(self._instances, self._transforms, strict=True)]
+        return type(self), (self._device, meshes)
+
     @property
     def meshes(self) -> list[Mesh]:
         """The meshes, each once."""

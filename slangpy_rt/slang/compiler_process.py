@@ -13,16 +13,16 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.interrupts import apart
-from slangpy_rt.slang.files import working_directory
+from slangpy_rt.core.paths import absolute, working_directory
 from slangpy_rt.slang.locate import find_library
 from slangpy_rt.slang.messages import NO_MEMORY, SLOW, STUCK, receive, send
 
@@ -42,6 +42,9 @@ main(*sys.argv[2:6])
 # processor time that the child had set for itself.
 _SLOW = (SLOW, -signal.SIGXCPU) if hasattr(signal, "SIGXCPU") else (SLOW,)
 _NO_CACHE = DiskCache(None, 0)
+# Sessions that stay open at a time. One that holds slangpy_rt.slang takes 20 MB, beside 245 MB of Slang itself;
+# opening it again takes 0.1 s.
+_MOST_SESSIONS = 24
 _LAST_WORDS = 1000  # An error message shows this many characters from the end of the child's stderr.
 
 
@@ -79,6 +82,8 @@ class CompilerProcess:
         self.lock = threading.RLock()
         self.closed: deque[tuple[int, int]] = deque()
         self.refused: dict[str, str] = {}
+        # The open sessions by number, the least recently used one first.
+        self._open: OrderedDict[int, weakref.ref[Closable]] = OrderedDict()
         self._ended = False
         self._process: subprocess.Popen[bytes] | None = None
         self._words: IO[bytes] | None = None
@@ -91,6 +96,19 @@ class CompilerProcess:
         """Return a number for a new session."""
         self._numbers += 1
         return self._numbers
+
+    def use(self, number: int, session: Closable) -> None:
+        """Note that an open session is used now; of too many, close the one that was not used for longest.
+
+        The thread holds the lock.
+        """
+        self._open[number] = weakref.ref(session)
+        self._open.move_to_end(number)
+        while len(self._open) > _MOST_SESSIONS:
+            _, known = self._open.popitem(last=False)
+            oldest = known()
+            if oldest is not None:
+                oldest.close()
 
     def ask(self, number: int, method: str, *args: Any) -> Any:
         """Send a request to a session and return the answer; raise the answer if it is an exception.
@@ -128,7 +146,9 @@ class CompilerProcess:
                 # After Ctrl-C too, since the pending answer would be read as the answer to the next request.
                 self.stop()
                 raise
-        good, value = answer
+        good, value, is_large = answer
+        if is_large:
+            self.stop()
         if good:
             return value
         raise value
@@ -160,6 +180,7 @@ class CompilerProcess:
             raise Ended("the program has ended.")
 
     def _stop(self) -> None:
+        self._open.clear()
         process, self._process = self._process, None
         words, self._words = self._words, None
         if process is not None:
@@ -179,6 +200,7 @@ class CompilerProcess:
         The compiler's process belongs to the parent, and a thread of the parent may hold the lock.
         """
         self.lock = threading.RLock()
+        self._open.clear()
         process, self._process = self._process, None
         words, self._words = self._words, None
         self.started += 1
@@ -208,7 +230,7 @@ class CompilerProcess:
         flags = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
         if sys.pycache_prefix:
             flags += ["-X", f"pycache_prefix={sys.pycache_prefix}"]
-        package, library = Path(__file__).parent.parent, find_library(self._path).absolute()
+        package, library = Path(__file__).parent.parent, absolute(find_library(self._path))
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed in _stop
         self.started += 1
         cache = [str(self._cache.directory or ""), str(self._cache.max_bytes)]
@@ -257,6 +279,13 @@ class CompilerProcess:
         self._words.seek(0)
         said = self._words.read().decode("utf-8", "replace").strip()[-_LAST_WORDS:]
         return said and f"\n{said}"
+
+
+class Closable(Protocol):
+    """A session that opens itself again when it is used after ``close``."""
+
+    def close(self) -> None:
+        """Release the session."""
 
 
 class Ended(Exception):

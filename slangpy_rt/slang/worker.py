@@ -19,7 +19,7 @@ from typing import Any
 
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import CompileError
-from slangpy_rt.core.memory import give_back_freed
+from slangpy_rt.core.memory import give_back_freed, held_memory
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.messages import NO_MEMORY, SLOW, STUCK, receive, send
 from slangpy_rt.slang.session import Session
@@ -33,6 +33,9 @@ _POLL_SECONDS = 0.25
 _IDLE_SECONDS, _IDLE_POLLS = 0.02, 40
 # The least limit of this process's address space, in bytes.
 _LEAST_MEMORY = 4 << 30
+# A process that holds more bytes than this is replaced, once it has answered so many requests: a session may need as
+# much by itself.
+_MOST_MEMORY, _LEAST_REQUESTS = 1 << 30, 64
 # Half of Python's default limit, which the client process has: its recursion over the same types takes more frames.
 _RECURSION = 500
 _TOO_DEEP = "the text nests too deep; take it apart into functions and structs."
@@ -56,7 +59,12 @@ class Worker:
         self._answer: tuple[bool, Any] = (False, None)
 
     def serve(self, requests: Any, answers: Any) -> None:
-        """Answer requests until the client process closes the stream."""
+        """Answer requests until the client process closes the stream.
+
+        An answer ends with whether this process holds so much memory that another one should take its place: Slang
+        keeps part of what each session and each kernel took until its process ends.
+        """
+        count = 0
         while (request := receive(requests)) is not None:
             number, closed, folder, method, args = request
             for old in closed:
@@ -65,8 +73,11 @@ class Worker:
                     session.close()
             if closed:
                 give_back_freed()
-            with suppress(OSError):  # the folder may no longer exist; absolute paths still work then
+            try:
                 os.chdir(folder)
+            except OSError:
+                # It was deleted, and every relative path would raise; absolute paths mean the same anywhere.
+                os.chdir(os.path.abspath(os.sep))  # noqa: PTH100
             session = self._sessions.get(number)
             small = method != "open" and session is not None and session.target.program
             # This sets the stack size of threads that are started from now on.
@@ -75,7 +86,8 @@ class Worker:
             thread.start()
             _limit(time.process_time() + self._seconds)
             self._watch(thread)
-            send(answers, self._answer)
+            count += 1
+            send(answers, (*self._answer, count >= _LEAST_REQUESTS and held_memory() > _MOST_MEMORY))
 
     def _work(self, number: int, method: str, args: tuple[Any, ...]) -> None:
         try:
@@ -92,7 +104,7 @@ class Worker:
     def _ask(self, number: int, method: str, args: tuple[Any, ...]) -> Any:
         if method == "open":
             self._sessions[number] = Session(self._library, *args)
-            return None
+            return self._library.build_tag
         return getattr(self._sessions[number], method)(*args)
 
     def _watch(self, thread: threading.Thread) -> None:

@@ -16,6 +16,7 @@ from slangpy_rt.backends.cpu.kernel import RUN_LIST, load_vector_math
 from slangpy_rt.backends.cpu.prepared import Prepared
 from slangpy_rt.core.config import CONFIG, child_environment
 from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.core.paths import absolute
 
 # The most bytes of local variables. Threads have stacks of 8 MiB on Linux, and an overflow ends the process.
 _LARGEST_FRAME = 4 << 20
@@ -87,9 +88,13 @@ def compile_library(code: bytes, prepared: Prepared) -> bytes:
         def run(text: bytes, *more: str) -> subprocess.CompletedProcess[str]:
             source.write_bytes(text)
             return subprocess.run(
-                [*command, *flags, *more, str(source), "-o", str(library), "-lm"],
+                [*command, *flags, *more, source.name, "-o", library.name, "-lm"],
+                # zig cannot parse paths that are not UTF-8, or have backslashes, in its own lists of dependencies.
+                cwd=folder,
                 capture_output=True,
-                text=True,
+                # It quotes the folder's name, which need not be UTF-8.
+                encoding="utf-8",
+                errors="backslashreplace",
                 # Messages of g++ are searched in English.
                 env=child_environment({"LC_ALL": "C"} | (_zig_caches(folder) if command[1:] else {})),
             )
@@ -142,10 +147,10 @@ def find_compiler() -> list[str] | None:
             if spec is not None and spec.submodule_search_locations:
                 zig = Path(spec.submodule_search_locations[0]) / ("zig.exe" if os.name == "nt" else "zig")
                 if zig.exists():
-                    return [str(zig), "c++"]
+                    return [absolute(zig), "c++"]
         found = shutil.which(name, path=CONFIG.path)
         if found:
-            return [found]
+            return [absolute(found)]
     return None
 
 
@@ -194,12 +199,12 @@ def _zig_caches(folder: str) -> dict[str, str]:
     """
     from platformdirs import user_cache_path
 
-    shared = user_cache_path("slangpy_rt") / "zig"
     try:
+        shared = user_cache_path("slangpy_rt") / "zig"
         shared.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError, KeyError):  # the last two without a home directory
         shared = Path(folder)
-    return {"ZIG_GLOBAL_CACHE_DIR": str(shared), "ZIG_LOCAL_CACHE_DIR": folder}
+    return {"ZIG_GLOBAL_CACHE_DIR": str(shared), "ZIG_LOCAL_CACHE_DIR": "zig"}
 
 
 def _cpu_identity() -> str:
