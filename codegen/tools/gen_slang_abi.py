@@ -42,6 +42,7 @@ METHODS = {
     "IComponentType": ["getLayout", "getEntryPointCode", "getTargetCode", "link", "linkWithOptions"],
     "IEntryPoint": ["getFunctionReflection"],
     "IModule": [
+        "disassemble",
         "findEntryPointByName",
         "getDefinedEntryPointCount",
         "getDefinedEntryPoint",
@@ -237,6 +238,7 @@ ENUMS = {
         "EnableExperimentalPasses",
         "EnableWarning",
         "FloatingPointMode",
+        "ForceCLayout",
         "IgnoreCapabilities",
         "LanguageVersion",
         "LoopInversion",
@@ -375,7 +377,8 @@ def generate(include: Path) -> str:
         values = headers.enum(enum)
         out += [f"{name} = {values[name]}" for name in names]
     out += ["", "IDENTIFIERS: dict[str, bytes] = {"]
-    out += [f'    "{interface}": bytes.fromhex("{headers.identifier(interface).hex()}"),' for interface in IDENTIFIERS]
+    identifiers = {interface: headers.identifier(interface).hex() for interface in IDENTIFIERS}
+    out += [f'    "{interface}": bytes.fromhex("{number}"),' for interface, number in identifiers.items()]
     out += ["}", "", "METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {"]
     for interface, names in METHODS.items():
         slots = headers.methods(interface)

@@ -16,7 +16,16 @@ from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.calls.column_tiles import GROUP as COLUMN_GROUP
 from slangpy_rt.calls.column_tiles import column_tiles
-from slangpy_rt.calls.launch_geometry import MAX_WALKING, add_rows, group_of, groups_of, reach, tiles, widen
+from slangpy_rt.calls.launch_geometry import (
+    MAX_WALKING,
+    add_rows,
+    group_of,
+    groups_of,
+    holds_half_arrays,
+    reach,
+    tiles,
+    widen,
+)
 from slangpy_rt.calls.operands import Leaf, identifier, names_of, operand, trees_of
 from slangpy_rt.calls.spelling import Spelling
 from slangpy_rt.calls.struct_fields import struct_layouts
@@ -33,7 +42,11 @@ _MAX_GROUP = 1024
 # Threads of a group whose functions trace rays: these end at different times, and a group holds its registers until
 # the last one has ended. With 64 random rays take a sixth less time than with 256 on an H200.
 _RAY_GROUP = 64
+# Threads of a group whose functions share memory or exchange values: as many as SlangPy has, because functions that
+# were written for it share as many values.
+_SHARING_GROUP = 32
 _DETERMINISTIC = "export static const bool _spy_deterministic = true;"
+_STAGED = "export static const bool _spy_staged = true;"
 Uniforms = tuple[tuple[str, Bound], ...]
 
 
@@ -72,6 +85,7 @@ def describe_call(
     options: Options,
     uniforms: Uniforms,
     aliased: bool = False,
+    grouped: bool = False,
 ) -> Description:
     """Describe the kernel that calls a function, or its derivative, once for every element of a shape.
 
@@ -79,6 +93,8 @@ def describe_call(
     ----------
     aliased : bool
         Whether several arguments add to gradients in one buffer.
+    grouped : bool
+        Whether the function may use anything of its thread group, so that each thread runs one element.
 
     Raises
     ------
@@ -96,7 +112,9 @@ def describe_call(
     strides = [align(b.shape, b.strides, shape, b.mapped) for b, walks in zip(bounds, walked, strict=True) if walks]
     target, caps = device.backend.target, device.caps
     host = target.entry == "range"
-    asked = options.group or ((_RAY_GROUP,) if source.uses("rays") and not (host or source.waits) else ())
+    asked = options.group
+    if not (asked or host) and (grouped or source.uses("rays")):
+        asked = (_SHARING_GROUP,) if grouped else (_RAY_GROUP,)
     tiled = len(options.group) > 1 and not host
     if tiled and len(options.group) > len(shape):
         raise BindError(
@@ -111,10 +129,12 @@ def describe_call(
         Leaf(b, names[id(b)], next(per_array) if walks else ()) for b, walks in zip(bounds, walked, strict=True)
     ]
     # Only a new thread of a GPU has the initial values of static variables, so each thread runs one element.
-    single = not host and source.statics
+    single = not host and (grouped or source.statics)
     operands = [operand(leaf, merged.shape, len(shape), said, spell, aliased) for leaf in leaves]
-    if single:
-        operands = [replace(o, access="scatter") if o.access == "sum" else o for o in operands]
+    operands = [
+        replace(o, access="scatter") if o.access == "sum" and (single or holds_half_arrays(o)) else o
+        for o in operands
+    ]
     operands, width = (operands, 1) if tiled or aliased or single else widen(host, leaves, operands, merged.shape)
     tiles_of_columns = None
     if width == 1 and len(merged.shape) > 1 and not (host or tiled or aliased or single or options.derivative):
@@ -159,12 +179,13 @@ def describe_call(
         constants=(
             *_constants(said, scope, options, spell),
             *((_DETERMINISTIC,) if device.deterministic and backward else ()),
+            *((_STAGED,) if backward and not device.deterministic and _adds_halves(leaves) else ()),
         ),
         assigned=tuple([(spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)]),
         derivative=options.derivative,
         hidden=spell.hidden,
     )
-    if target.element_constants and prod(group) <= GROUP_SIZE and not spec.sums and not source.waits:
+    if target.element_constants and prod(group) <= GROUP_SIZE and not spec.sums and not grouped:
         spec = replace(spec, constants=(*spec.constants, *target.element_constants))
     if options.derivative and spec.walks:
         groups, spec = (min(-(-count // (width * prod(group))), most), 1, 1), replace(spec, rows=False)
@@ -236,6 +257,11 @@ def describe_dispatch(
     for leaf in leaves:
         leaf.add_fixed(values)
     return Description(spec, every, (x, y, z), groups, count, values)
+
+
+def _adds_halves(leaves: Sequence[Leaf]) -> bool:
+    """Return whether the kernel gets sums in place of a gradient of half."""
+    return any(leaf.bound.scalar == "half" and leaf.bound.packer.sums for leaf in leaves)
 
 
 def _called(where: str, sig: FunctionSig, spell: Spelling) -> str:

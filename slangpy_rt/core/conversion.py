@@ -375,11 +375,14 @@ def as_numpy(value: Any) -> Array:
     except DLPACK_ERRORS as error:
         if not is_refusal(value, error):
             raise
+        if hasattr(value, "__array_interface__"):
+            # NumPy's own protocol has negative strides.
+            return np.asarray(value)
         raise BindError(f"{class_in_words(value)}, which DLPack cannot share as host memory ({error}).") from None
 
 
 def check_memory(value: Any) -> None:
-    """Refuse a tensor of PyTorch whose memory does not hold its values, which it negates or conjugates as it reads them.
+    """Refuse a tensor of PyTorch that negates or conjugates its memory as it reads it.
 
     PyTorch exports the memory of negated tensors and of zeros by DLPack without a word.
 

@@ -196,8 +196,9 @@ class ModuleInfo:
         file.
     prints : bool
         Whether its text, or a file it is made of, calls ``printf``.
-    waits : bool
-        Whether they may wait for other threads of their group.
+    groups : bool
+        Whether its functions, or those of a file it is made of, may share memory, wait or exchange values within a
+        thread group. False for a target without groups.
     statics : bool
         Whether its functions, or those of a file it is made of, may change static variables. Each element of a call
         begins with their initial values.
@@ -220,7 +221,7 @@ class ModuleInfo:
     uniforms: tuple[Param, ...] = ()
     dependencies: tuple[tuple[str, str], ...] = ()
     prints: bool = False
-    waits: bool = False
+    groups: bool = False
     statics: bool = False
     declares: tuple[str, ...] = ()
     places: tuple[tuple[str, str], ...] = ()
@@ -241,13 +242,15 @@ class LayoutField:
 class Compiled:
     """A kernel as Slang emitted it, with the reflected layout of its argument block.
 
-    ``strings`` holds the strings whose hashes are in the code, by hash: the formats of its ``printf``.
+    ``strings`` holds the strings whose hashes are in the code, by hash: the formats of its ``printf``. ``groups``
+    tells whether the code uses anything of a thread group; it is False where no loaded module may.
     """
 
     code: bytes
     layout: tuple[LayoutField, ...]
     size: int
     strings: tuple[tuple[int, str], ...] = ()
+    groups: bool = False
 
 
 _CLASSES = {c.__name__: c for c in (Field, SlangType, Param, FunctionSig, StructInfo, EntryPoint, ModuleInfo)}

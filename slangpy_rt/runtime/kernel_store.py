@@ -36,6 +36,8 @@ class KernelStore:
         self._diagnostics = diagnostics
         # Weak: a kernel lives as long as a prepared call or a command list holds it, and goes with an edited module.
         self._kernels: WeakValues[Kernel] = WeakValues()
+        # Keys of loaded kernels whose code uses anything of a thread group.
+        self._grouped: set[str] = set()
         self._toolchain: str | None = None
         self._lock = threading.RLock()
         # A lock for each kernel that is being compiled, so that threads compile several at a time.
@@ -75,6 +77,10 @@ class KernelStore:
                 with self._lock:
                     self._making.pop(place, None)
 
+    def uses_groups(self, source: Source, text: str, conformances: Conformances = ()) -> bool:
+        """Return whether the code of a kernel that ``get`` returned uses anything of a thread group."""
+        return self.key(source, text, conformances) in self._grouped
+
     def key(self, source: Source, text: str, conformances: Conformances = ()) -> str:
         """Return the cache key of generated text: everything that changes its binary is in it.
 
@@ -102,20 +108,20 @@ class KernelStore:
         edited = _override_folder() / f"{key}.slang" if CONFIG.override else None
         if edited is not None and edited.is_file():
             log(3, f"{title}: using {edited}")
-            binary, strings = self._compile(source, edited.read_text(), key, title, info, block, conformances)
-            return self._loaded(place, binary, info, strings)
+            binary, meta = self._compile(source, edited.read_text(), key, title, info, block, conformances)
+            return self._loaded(place, binary, info, meta)
         entry = self._entry(key)
         if entry is None:
             with self._cache.lock(key):
                 entry = self._entry(key)
                 if entry is None:
                     with compiling(title, self._backend.name):
-                        binary, strings = self._compile(source, text, key, title, info, block, conformances)
-                    meta = {"kind": "kernel", "title": title, "device": self._backend.name, "text": text}
-                    self._cache.put(key, meta | ({"strings": strings} if strings else {}), binary)
-                    return self._loaded(place, binary, info, strings)
+                        binary, meta = self._compile(source, text, key, title, info, block, conformances)
+                    named = {"kind": "kernel", "title": title, "device": self._backend.name, "text": text}
+                    self._cache.put(key, named | meta, binary)
+                    return self._loaded(place, binary, info, meta)
         log(3, f"{title}: cache hit {key}")
-        return self._loaded(place, entry.payload, info, entry.meta.get("strings", ()))
+        return self._loaded(place, entry.payload, info, entry.meta)
 
     def _entry(self, key: str) -> Entry | None:
         """Return a kernel's entry; None if there is none, or one whose strings are none."""
@@ -127,10 +133,12 @@ class KernelStore:
         )
         return entry if whole else None
 
-    def _loaded(self, place: Place, binary: bytes, info: KernelInfo, strings: Strings) -> Kernel:
+    def _loaded(self, place: Place, binary: bytes, info: KernelInfo, meta: dict[str, Any]) -> Kernel:
         """Load a kernel, one at a time, and keep it."""
         with self._lock:
-            self._diagnostics.learn(strings)
+            self._diagnostics.learn(meta.get("strings", ()))
+            if meta.get("groups"):
+                self._grouped.add(place[0])
             return self._kernels.setdefault(place, self._backend.load(binary, info))
 
     def _compile(
@@ -142,7 +150,8 @@ class KernelStore:
         info: KernelInfo,
         block: tuple[LayoutField, ...],
         conformances: Conformances,
-    ) -> tuple[bytes, Strings]:
+    ) -> tuple[bytes, dict[str, Any]]:
+        """Compile a kernel; return its binary and what its cache entry says of the code."""
         started = time.perf_counter()
         log(4, f"{title}:\n{text}")
         try:
@@ -169,7 +178,8 @@ class KernelStore:
         log(5, f"{title}:\n{compiled.code.decode('utf-8', 'replace')}")
         binary = self._backend.compile(compiled.code, info.entry)
         log(3, f"{title}: compiled in {milliseconds(started)}, key {key}")
-        return binary, compiled.strings if source.prints else ()
+        meta: dict[str, Any] = {"strings": compiled.strings} if source.prints and compiled.strings else {}
+        return binary, meta | ({"groups": True} if compiled.groups else {})
 
     def forget(self) -> None:
         """Drop all kernels."""

@@ -158,6 +158,7 @@ EmitSpirvMethod = 118
 EnableExperimentalPasses = 92
 EnableWarning = 21
 FloatingPointMode = 43
+ForceCLayout = 129
 IgnoreCapabilities = 11
 LanguageVersion = 107
 LoopInversion = 105
@@ -211,6 +212,7 @@ METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
     "IComponentType.link": (10, c_int32, (c_void_p, c_void_p)),
     "IComponentType.linkWithOptions": (13, c_int32, (c_void_p, c_uint32, c_void_p, c_void_p)),
     "IEntryPoint.getFunctionReflection": (17, c_void_p, ()),
+    "IModule.disassemble": (29, c_int32, (c_void_p,)),
     "IModule.findEntryPointByName": (17, c_int32, (c_char_p, c_void_p)),
     "IModule.getDefinedEntryPointCount": (18, c_int32, ()),
     "IModule.getDefinedEntryPoint": (19, c_int32, (c_int32, c_void_p)),

@@ -26,14 +26,40 @@ _OPAQUE = re.compile(
     r"\w*(?:Buffer|Texture|Sampler|Sampler\w+|RayQuery|HitObject|AccelerationStructure|Tensor|TensorView|Ptr"
     r"|Handle|Atomic|CoopMat|CoopVec)\w*"
 )
-_MODIFIERS = frozenset(
-    "in out inout no_diff const static uniform public internal private nointerpolation precise unorm snorm row_major "
-    "column_major borrow ref __ref __constref constref volatile".split()
+_FIXED = frozenset(("const", "uniform", "static", "ref", "__ref", "__constref", "constref", "borrow"))
+_MODIFIERS = _FIXED.union(
+    (
+        "in",
+        "out",
+        "inout",
+        "no_diff",
+        "public",
+        "internal",
+        "private",
+        "nointerpolation",
+        "precise",
+        "unorm",
+        "snorm",
+    ),
+    ("row_major", "column_major", "volatile"),
 )
 _NO_TYPES = frozenset(
-    "return if else for while do switch case default break continue discard throw defer new "
-    "struct func interface enum typealias typedef class".split()
-)
+    (
+        "return",
+        "if",
+        "else",
+        "for",
+        "while",
+        "do",
+        "switch",
+        "case",
+        "default",
+        "break",
+        "continue",
+        "discard",
+        "throw",
+    )
+).union(("defer", "new", "struct", "func", "interface", "enum", "typealias", "typedef", "class"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +71,8 @@ class Variable:
     name : str
         Its name.
     kind : str
-        ``"scalar"`` and ``"composite"`` for floating-point scalars, vectors and matrices; ``"other"`` for integers and
-        booleans; ``"opaque"`` for resources; ``"unknown"`` for every other type.
+        ``"scalar"`` and ``"composite"`` for floating-point scalars, vectors and matrices; ``"other"`` for integers
+        and booleans; ``"opaque"`` for resources; ``"unknown"`` for every other type.
     type : str
         The type as it is written, without spaces, with the sizes of arrays at the end; empty if it is inferred.
     mutable : bool
@@ -68,6 +94,11 @@ class Variable:
     def array(self) -> bool:
         """Whether it is an array."""
         return self.type.endswith("]") or self.type.startswith("Array<")
+
+    @property
+    def elements(self) -> bool:
+        """Whether it has elements that may have derivatives."""
+        return self.kind == "composite" or (self.array and self.kind == "unknown")
 
     @property
     def matrix(self) -> bool:
@@ -158,8 +189,30 @@ def writing_functions(text: str) -> set[str]:
             elif item.text == "mutating" and items[at - 1].text in ("[", ","):
                 heads = (k for k in range(at, len(items)) if items[k].text == "(")
                 head = next(heads, 0)
-                found.add(_name_before(items, head))
+                found.add(name_before(items, head))
     return found - {""}
+
+
+def struct_fields(text: str) -> Iterator[Variable]:
+    """Yield the fields of the structs in a text."""
+    items = tokens(text) if "struct" in text else []
+    for at, item in enumerate(items):
+        if item.text != "struct":
+            continue
+        opening = next((k for k in range(at, len(items)) if items[k].text in "{;"), -1)
+        if opening < 0 or items[opening].text == ";":
+            continue
+        with suppress(UnbalancedBrackets):
+            close = closing(items, opening)
+            start = index = opening + 1
+            while index < close:
+                if items[index].text in "([{":
+                    index = closing(items, index)
+                    start = index + 1 if items[index].text == "}" else start
+                elif items[index].text == ";":
+                    yield from declared_variables(items[start : index + 1])
+                    start = index + 1
+                index += 1
 
 
 def declared_variables(items: Sequence[Token]) -> Iterator[Variable]:
@@ -174,7 +227,7 @@ def declared_variables(items: Sequence[Token]) -> Iterator[Variable]:
     if at + 1 >= len(items) or items[at].kind != "word" or items[at].text in _NO_TYPES:
         return
     if items[at].text in ("let", "var"):
-        name = items[at + 1]
+        inferred = items[at + 1].text
         rest = at + 2
         type_ = ""
         if rest < len(items) and items[rest].text == ":":
@@ -183,7 +236,7 @@ def declared_variables(items: Sequence[Token]) -> Iterator[Variable]:
             rest = end
         given = rest < len(items) and items[rest].text == "="
         kind = kind_of(type_) if type_ else "unknown"
-        yield Variable(name.text, kind, type_, items[at].text == "var" and not immutable, given)
+        yield Variable(inferred, kind, type_, items[at].text == "var" and not immutable, given)
         return
     type_, at = named_type(items, at)
     while type_ and at < len(items) and items[at].kind == "word":
@@ -218,9 +271,7 @@ def kind_of(type_: str) -> str:
     return "opaque" if _OPAQUE.match(base) or base.endswith("*") else "unknown"
 
 
-def _collect(
-    items: Sequence[Token], found: list[DifferentiableFunction], unreadable: list[tuple[str, int]]
-) -> None:
+def _collect(items: Sequence[Token], found: list[DifferentiableFunction], unreadable: list[tuple[str, int]]) -> None:
     at = 0
     while at < len(items):
         if items[at].text != "[" or not any(t.text in _ATTRIBUTES for t in items[at + 1 : at + 12]):
@@ -304,9 +355,10 @@ def _head(items: Sequence[Token], at: int) -> tuple[str, str, tuple[Variable, ..
         elif word == "(":
             close = closing(items, at)
             if parameters is None:
-                name = _name_before(items, at)
+                name = name_before(items, at)
                 modern = any(t.text == "func" for t in items[start:at])
-                returns = "".join(t.text for t in items[start : at - 1] if t.text not in _MODIFIERS and t.text != "func")
+                words = (t.text for t in items[start : at - 1])
+                returns = "".join(word for word in words if word not in _MODIFIERS and word != "func")
                 parameters = list(_parameters(items[at + 1 : close], modern))
             at = close
         at += 1
@@ -334,8 +386,8 @@ def _parameters(items: Sequence[Token], modern: bool) -> Iterator[Variable]:
                 at = close + 1
         if not name or not type_:
             continue
-        fixed = not words.isdisjoint(("const", "uniform", "static", "ref", "__ref", "__constref", "constref", "borrow"))
-        yield Variable(name, kind_of(type_), type_, not fixed, not ("out" in words), "no_diff" not in words)
+        fixed = not words.isdisjoint(_FIXED)
+        yield Variable(name, kind_of(type_), type_, not fixed, "out" not in words, "no_diff" not in words)
 
 
 def named_type(items: Sequence[Token], at: int) -> tuple[str, int]:
@@ -380,7 +432,7 @@ def _split(items: Sequence[Token]) -> Iterator[Sequence[Token]]:
         yield items[start:]
 
 
-def _name_before(items: Sequence[Token], at: int) -> str:
+def name_before(items: Sequence[Token], at: int) -> str:
     """Return the name of the function whose parameters begin at index `at`, generic parameters left out."""
     at -= 1
     if at >= 0 and items[at].text == ">":
@@ -399,6 +451,6 @@ def _function_of(items: Sequence[Token], at: int) -> str:
     while at >= 0:
         depth += (items[at].text in ")]}") - (items[at].text in "([{")
         if depth < 0:
-            return _name_before(items, at) if items[at].text == "(" else ""
+            return name_before(items, at) if items[at].text == "(" else ""
         at -= 1
     return ""

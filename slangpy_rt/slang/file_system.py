@@ -17,8 +17,8 @@ from typing import Any
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.paths import resolved
 from slangpy_rt.slang import _abi
+from slangpy_rt.slang.corrections.rebinding import rebound
 from slangpy_rt.slang.files import decoded, names_files, reachable, read_file
-from slangpy_rt.slang.rebinding import rebound
 from slangpy_rt.slang.shader_modules import is_ours
 
 # SLANG_FAIL and SLANG_E_NOT_FOUND, SLANG_E_NOT_IMPLEMENTED, SLANG_E_NO_INTERFACE of slang.h.
@@ -42,9 +42,10 @@ class FileSystem:
     def __init__(self, native: ctypes.CDLL) -> None:
         self._native = native
         self._folders: tuple[str, ...] = ()
-        methods = {slot: name for name, (slot, _, _) in _abi.METHODS.items() if name.startswith("ISlangFileSystemExt.")}
-        inherited = ("ISlangUnknown", "ISlangCastable", "ISlangFileSystem")
-        methods |= {slot: name for name, (slot, _, _) in _abi.METHODS.items() if name.partition(".")[0] in inherited}
+        own = {
+            name: slot for name, (slot, _, _) in _abi.METHODS.items() if name.partition(".")[0] in _abi.IDENTIFIERS
+        }
+        methods = {slot: name for name, slot in own.items()}
         # The callbacks have to live as long as the object whose table points to them.
         self._callbacks = [self._callback(methods[slot]) for slot in range(len(methods))]
         self._table = (ctypes.c_void_p * len(methods))(
@@ -80,21 +81,21 @@ class FileSystem:
 
     # The methods of the interfaces, by their names in slang.h.
 
-    def queryInterface(self, identifier: int, out: int) -> int:  # noqa: N802
+    def queryInterface(self, identifier: int, out: int) -> int:
         found = self.castAs(identifier)
         _write(out, found)
         return 0 if found else _NO_INTERFACE
 
-    def addRef(self) -> int:  # noqa: N802
+    def addRef(self) -> int:
         return 1
 
     def release(self) -> int:
         return 1
 
-    def castAs(self, identifier: int) -> int:  # noqa: N802
+    def castAs(self, identifier: int) -> int:
         return self.address if ctypes.string_at(identifier, 16) in _IDENTIFIERS else 0
 
-    def loadFile(self, path: bytes, out: int) -> int:  # noqa: N802
+    def loadFile(self, path: bytes, out: int) -> int:
         file = _slashes(path)
         try:
             data = read_file(file)
@@ -109,10 +110,10 @@ class FileSystem:
             data = rebound(text, (other for _, other in others)).encode()
         return self._blob(data, out)
 
-    def getFileUniqueIdentity(self, path: bytes, out: int) -> int:  # noqa: N802
+    def getFileUniqueIdentity(self, path: bytes, out: int) -> int:
         return self.getPath(_SIMPLIFIED + 1, path, out)
 
-    def calcCombinedPath(self, kind: int, start: bytes, path: bytes, out: int) -> int:  # noqa: N802
+    def calcCombinedPath(self, kind: int, start: bytes, path: bytes, out: int) -> int:
         folder = os.path.dirname(start) if kind == _FROM_FILE else start  # noqa: PTH120
         found = os.path.join(folder, path)  # noqa: PTH118
         if os.name != "nt" and b"\\" in path and not os.path.lexists(found):
@@ -120,7 +121,7 @@ class FileSystem:
             found = os.path.join(folder, path.replace(b"\\", b"/"))  # noqa: PTH118
         return self._blob(found + b"\0", out)
 
-    def getPathType(self, path: bytes, out: int) -> int:  # noqa: N802
+    def getPathType(self, path: bytes, out: int) -> int:
         try:
             mode = Path(_slashes(path)).stat().st_mode
         except (OSError, ValueError):
@@ -128,18 +129,18 @@ class FileSystem:
         ctypes.c_uint32.from_address(out).value = _FOLDER if stat.S_ISDIR(mode) else _FILE
         return 0
 
-    def getPath(self, kind: int, path: bytes, out: int) -> int:  # noqa: N802
+    def getPath(self, kind: int, path: bytes, out: int) -> int:
         if kind == _SIMPLIFIED:
             return self._blob(os.path.normpath(path) + b"\0", out)
         return self._blob(os.fsencode(resolved(_slashes(path))) + b"\0", out)
 
-    def clearCache(self) -> int:  # noqa: N802
+    def clearCache(self) -> int:
         return 0
 
-    def enumeratePathContents(self, *_: Any) -> int:  # noqa: N802
+    def enumeratePathContents(self, *_: Any) -> int:
         return _NOT_IMPLEMENTED
 
-    def getOSPathKind(self) -> int:  # noqa: N802
+    def getOSPathKind(self) -> int:
         return _DIRECT
 
     def _blob(self, data: bytes, out: int) -> int:

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from slangpy_rt.core.types import FunctionSig, ModuleInfo, StructInfo
 from slangpy_rt.slang import _abi
-from slangpy_rt.slang.barriers import waits_in
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases, bare
@@ -30,7 +29,7 @@ def module_info(
     undefined: Collection[str] = (),
     texts: Collection[str] = (),
 ) -> ModuleInfo:
-    """Return the declarations of a module; the session adds dependencies, paths, names and the flag ``statics``.
+    """Return the declarations of a module; the session adds dependencies, paths, names, ``statics`` and ``groups``.
 
     Shaders of graphics and ray tracing, and entry points of included files, are left out.
 
@@ -79,7 +78,6 @@ def module_info(
         stages=tuple(reflector.stages(decl)),
         enums=tuple(reflector.enum_types(decl)),
         prints=any(map(prints_in, [text, *texts])),
-        waits=any(map(waits_in, [text, *texts])),
     )
 
 

@@ -36,6 +36,7 @@ _OPTIONS = (
     (_abi.DiagnosticColor, _abi.SLANG_DIAGNOSTIC_COLOR_NEVER),
     (_abi.EmitSpirvMethod, _abi.SLANG_EMIT_SPIRV_DIRECTLY),
     (_abi.VulkanUseEntryPointName, 1),
+    (_abi.ForceCLayout, 1),
 )
 
 

@@ -32,7 +32,14 @@ from slangpy_rt.core.types import (
 from slangpy_rt.slang.code_digest import code_digest
 from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.file_states import FileStates
-from slangpy_rt.slang.files import Places, checked, decoded, first_file, read_file, read_source
+from slangpy_rt.slang.files import (
+    Places,
+    checked,
+    decoded,
+    first_file,
+    read_file,
+    read_source,
+)
 from slangpy_rt.slang.linked_text import check_macros, with_macros
 from slangpy_rt.slang.locate import compiler_version, shader_directory, shaders
 from slangpy_rt.slang.text import blank, undefining
@@ -276,9 +283,9 @@ class Source:
         return any(source.info.prints for source in (*self._linked, self))
 
     @property
-    def waits(self) -> bool:
-        """Whether functions of this module or of a linked one may wait for other threads of their group."""
-        return any(source.info.waits for source in (*self._linked, self))
+    def groups(self) -> bool:
+        """Whether functions of this module or of a linked one may use anything of a thread group."""
+        return any(source.info.groups for source in (*self._linked, self))
 
     @property
     def statics(self) -> bool:

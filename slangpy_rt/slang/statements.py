@@ -1,7 +1,7 @@
 """The statements of Slang functions as trees: blocks, branches, loops and single statements, with their offsets.
 
-Types are not known here, expressions are not parsed, and macros are not expanded: a macro that is followed by a block,
-as in ``REPEAT(i, 3) { ... }``, counts as a loop.
+Types are not known here, expressions are not parsed, and macros are not expanded: a macro that is followed by a
+block, as in ``REPEAT(i, 3) { ... }``, counts as a loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Forms of differentiable functions of which Slang's own derivatives are wrong or missing, each beside the same in NumPy.
+"""Forms of differentiable functions whose derivatives Slang gets wrong by itself, each beside the same in NumPy.
 
 Each form is a Slang text with a function `f`, its arguments, and a Python function of float64 arrays. The page
 ``docs/derivatives.md`` lists them (``python codegen/tools/derivative_forms.py``). Nothing here calls the library.
@@ -384,6 +384,8 @@ FORMS = [
                 "float e[3] = {v.x, v.y, v.z}; int l = 2 * j; return e[l] * e[j] + e[l];",
                 lambda v, n: v[0] ** 2 + v[0],
             ),
+            ("a component that changes", "v.x *= v[j]; return v.x * v.y;", lambda v, n: v[0] ** 2 * v[1]),
+            ("an element that changes", "v[j] *= v[0]; return v.x * v.y;", lambda v, n: v[0] ** 2 * v[1]),
             (
                 "a loop",
                 "float s = 0; [MaxIters(3)] for (int i = 0; i < 3; ++i) s += v[i] * v[2 - i]; return s;",
@@ -433,10 +435,20 @@ FORMS = [
     Form(
         "Loops",
         "a condition that counts",
-        D
-        + "float f(float2 p, float2 q) { float x = p.x; int n = 2; [MaxIters(3)] while (n-- > 0) x *= q.y; return x; }",
+        D + "float f(float2 p, float2 q) { float x = p.x; int n = 2; [MaxIters(3)] while (n-- > 0) x *= q.y; "
+        "return x; }",
         (P, Q),
         lambda p, q: p[0] * q[1] ** 2,
+    ),
+    Form(
+        "Elements by an index that is no literal",
+        "a field that changes",
+        "struct R : IDifferentiable { float3 origin; }; "
+        "[Differentiable] float g(R r, int j) { r.origin.x *= r.origin[j]; return r.origin.x + r.origin[1]; } "
+        + D
+        + "float f(float3 v, float n) { R r = {v}; return g(r, int(n)); }",
+        (V, np.array(0.5)),
+        lambda v, n: v[0] ** 2 + v[1],
     ),
     Form(
         "Functions",
@@ -466,6 +478,23 @@ FORMS = [
                 lambda v, k: 0.5 * k,
             ),
         ]
+    ),
+    Form(
+        "Functions",
+        "a `no_diff` parameter in a vector",
+        D + "float2 f(float2 p, float2 q) { return g(p.x, p.y) * q; } "
+        "[Differentiable] float2 g(no_diff float u, float x) { return float2(u, x); }",
+        (P, Q),
+        lambda p, q: np.array([0.8, p[1]]) * q,
+    ),
+    Form(
+        "Functions",
+        "a backward derivative alone",
+        "void gb(inout DifferentialPair<float> p, float d) { p = diffPair(p.p, 3 * d); } "
+        "[BackwardDerivative(gb)] float g(float x) { return 3 * x; } " + D + "float f(float k) { return g(k) * k; }",
+        (K,),
+        lambda k: 3 * k * k,
+        "f calls 'g', which has a backward derivative alone",
     ),
     # Functions whose result is a constant for derivatives.
     *(
@@ -577,8 +606,8 @@ FORMS = [
         "an array of structs",
         "struct T : IDifferentiable { float a; float b; }; "
         + D
-        + "float f(float2 p, float2 q) { T a[2]; a[0].a = p.x; a[0].b = p.y; a[1].a = q.x; a[1].b = q.y; float r = 0; "
-        "[MaxIters(2)] for (int i = 0; i < 2; ++i) r += a[i].a * a[i].b; return r; }",
+        + "float f(float2 p, float2 q) { T a[2]; a[0].a = p.x; a[0].b = p.y; a[1].a = q.x; a[1].b = q.y; "
+        "float r = 0; [MaxIters(2)] for (int i = 0; i < 2; ++i) r += a[i].a * a[i].b; return r; }",
         (P, Q),
         lambda p, q: p[0] * p[1] + q[0] * q[1],
     ),

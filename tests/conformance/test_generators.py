@@ -239,7 +239,10 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: spy.grid(None), "grid: a shape is made of whole numbers of at least 0, or -1, not None."),  # type: ignore[arg-type]
     (lambda: spy.grid((2, 3), (1,)), "grid: offset (1,) has 1 numbers; the shape (2, 3) has 2."),
     (lambda: spy.grid(3, stride=0.5), "grid: stride is made of whole numbers of at most 64 bits, not 0.5."),  # type: ignore[arg-type]
-    (lambda: spy.grid(3, 2**64), "grid: offset is made of whole numbers of at most 64 bits, not 18446744073709551616."),
+    (
+        lambda: spy.grid(3, 2**64),
+        "grid: offset is made of whole numbers of at most 64 bits, not 18446744073709551616.",
+    ),
     (lambda: spy.wang_hash(dim=-3), "wang_hash: dim is a whole number of at least 1, or -1, not -3."),
     (lambda: spy.wang_hash(seed=-1), "wang_hash: seed is a whole number from 0 to 4294967295, not -1."),
     (lambda: spy.wang_hash(warmup=True), "wang_hash: warmup is a whole number from 0 to 4294967295, not True."),

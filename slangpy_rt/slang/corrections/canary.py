@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# A test of target code, such as the method ``search`` of a pattern; or the numbers that the program computes.
-Answer = Callable[[bytes], object] | tuple[float, ...]
+# A regular expression or another test of target code, or the numbers that the program computes.
+Answer = bytes | Callable[[bytes], object] | tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,10 @@ class Canary:
     ----------
     text : str
         The Slang text. It declares ``void canary(...)``, whose parameters are ``uniform``, and imports nothing.
-    wrong, right : callable or tuple of float
-        What the program is with the fault and without it: tests of the emitted code, or of the compiler's message if
-        it refuses the text. With numbers the program runs on the CPU, and writes them through its one parameter,
-        ``uniform float *values``.
+    wrong, right : bytes, callable or tuple of float
+        What the program is with the fault and without it: a regular expression that is found in the emitted code, or
+        in the compiler's message if it refuses the text; or a function that tests it. With numbers the program runs
+        on the CPU, and writes them through its one parameter, ``uniform float *values``, which begins as zeros.
     """
 
     text: str

@@ -36,7 +36,7 @@ CUDA_CALLS = Correction(
 [noinline] float _spy_sumApart(float x) { return x * x + 1; }
 void canary(uniform float *p) { p[0] = _spy_sumApart(p[1]) + _spy_sumApart(p[2]); }
 """,
-        wrong=re.compile(rb"^__device__ float \w*_spy_sumApart_0\(", re.M).search,
-        right=re.compile(rb"^(?=.*noinline).*_spy_sumApart_0\(float \w+\)\n", re.M).search,
+        wrong=rb"(?m)^__device__ float \w*_spy_sumApart_0\(",
+        right=rb"(?m)^(?=.*noinline).*_spy_sumApart_0\(float \w+\)\n",
     ),
 )

@@ -31,7 +31,7 @@ static float total;
 void add(float x) { total += x; }
 void canary(uniform float *p) { add(p[1]); add(p[2]); p[0] = total; }
 """,
-        wrong=re.compile(rb"^ +KernelContext_\d+ \w+;$", re.M).search,
-        right=re.compile(rb"^ +KernelContext_\d+ \w+ = \{\s*(?:0[.0f]*)?\s*\};$", re.M).search,
+        wrong=rb"(?m)^ +KernelContext_\d+ \w+;$",
+        right=rb"(?m)^ +KernelContext_\d+ \w+ = \{\s*(?:0[.0f]*)?\s*\};$",
     ),
 )

@@ -117,8 +117,8 @@ void canary(uniform Texture2DArray<float4> t, uniform SamplerState s, uniform fl
     p[0] = t.SampleLevel(s, float3(p[1], p[2], p[3]), 0).w;
 }
 """,
-        wrong=re.compile(rb"tex2DLayeredLod<float4 *>\([^;\n]*, int\(").search,
-        right=re.compile(rb"tex2DLayeredLod<float4 *>\([^;\n]*, int\((?:rint|round)").search,
+        wrong=rb"tex2DLayeredLod<float4 *>\([^;\n]*, int\(",
+        right=rb"tex2DLayeredLod<float4 *>\([^;\n]*, int\((?:rint|round)",
     ),
 )
 CUDA_SIZES = Correction(
@@ -137,8 +137,8 @@ void canary(uniform Texture2DArray<float4> t, uniform uint *p)
     p[0] = layers;
 }
 """,
-        wrong=re.compile(rb"array_size not available in CUDA").search,
-        right=re.compile(rb"error\[E\d+\]|txq\.array_size\.").search,
+        wrong=rb"array_size not available in CUDA",
+        right=rb"error\[E\d+\]|txq\.array_size\.",
     ),
 )
 CUDA_OFFSETS = Correction(
@@ -155,8 +155,8 @@ void canary(uniform Texture2D<float4> t, uniform SamplerState s, uniform float4 
     p[0] = t.Gather(s, p[1].xy, int2(1, 1));
 }
 """,
-        wrong=re.compile(rb"tex2Dgather<float4 *>\(\(t_0\), \(\(\w+\)\)\.x, \(\(\w+\)\)\.y, 0\)").search,
-        right=re.compile(rb"error\[E\d+\]").search,
+        wrong=rb"tex2Dgather<float4 *>\(\(t_0\), \(\(\w+\)\)\.x, \(\(\w+\)\)\.y, 0\)",
+        right=rb"error\[E\d+\]",
     ),
 )
 CUDA_LEVELS = Correction(
@@ -175,7 +175,7 @@ void canary(uniform Texture2D<float4> t, uniform uint *p)
     p[0] = levels;
 }
 """,
-        wrong=re.compile(rb"num_mipmap_levels not available in CUDA").search,
-        right=re.compile(rb"error\[E\d+\]|txq\.num_mipmap_levels\.").search,
+        wrong=rb"num_mipmap_levels not available in CUDA",
+        right=rb"error\[E\d+\]|txq\.num_mipmap_levels\.",
     ),
 )

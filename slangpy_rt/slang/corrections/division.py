@@ -300,8 +300,11 @@ def _unguarded(code: bytes) -> bool:
     return has(divides)(code)
 
 
-_DIVIDES = re.compile(rb"a_0 [/%] b_0;").search
-_GUARDED = re.compile(rb"== *\(?(?:int\(0\)|0)\b").search
+def _compares(code: bytes) -> bool:
+    """Return whether the function ``canary`` in text compares something with 0."""
+    return re.search(rb"== *\(?(?:int\(0\)|0)\b", code[code.rfind(b"canary") :]) is not None
+
+
 DIVISION = Correction(
     name="integer division",
     why="A division by zero ends the process in C++, and is undefined in CUDA and SPIR-V.",
@@ -311,7 +314,7 @@ DIVISION = Correction(
     applies=lambda code, emission: with_division(code, emission.form),
     canary=Canary(
         text="void canary(uniform int *p, uniform int a, uniform int b) { p[0] = a / b; p[1] = a % b; }",
-        wrong=lambda code: _DIVIDES(code) or _unguarded(code),
-        right=lambda code: _GUARDED(code) or (has(_divides)(code) and not _unguarded(code)),
+        wrong=lambda code: re.search(rb"a_0 [/%] b_0;", code) or _unguarded(code),
+        right=lambda code: _compares(code) or (has(_divides)(code) and not _unguarded(code)),
     ),
 )

@@ -96,7 +96,7 @@ HLSL_DOUBLES = Correction(
     applies=_refuse,
     canary=Canary(
         text="void canary(uniform RWStructuredBuffer<double> p) { p[0] = sin(p[1]); }",
-        wrong=re.compile(rb"= sin\(\w+\[int\(1\)\]\);").search,
-        right=re.compile(rb"error\[E\d+\]|double\(sin\(float\(").search,
+        wrong=rb"= sin\(\w+\[int\(1\)\]\);",
+        right=rb"error\[E\d+\]|double\(sin\(float\(",
     ),
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.slang.corrections.canary import Canary
 from slangpy_rt.slang.corrections.correction import Correction
@@ -33,7 +31,7 @@ struct Node { float *at; };
 float read(Node node) { return *node.at; }
 void canary(uniform RWStructuredBuffer<float> p, uniform Node node) { p[0] = read(node); }
 """,
-        wrong=re.compile(rb"\bPtr<float").search,
-        right=re.compile(rb"error\[E\d+\]").search,
+        wrong=rb"\bPtr<float",
+        right=rb"error\[E\d+\]",
     ),
 )

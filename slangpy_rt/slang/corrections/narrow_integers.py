@@ -229,7 +229,7 @@ NARROW_INTEGERS = Correction(
         text="""
 void canary(uniform uint16_t *p, uniform uint16_t a, uniform uint16_t b) { p[0] = (a + b) >> uint16_t(1); }
 """,
-        wrong=re.compile(rb"= \(a_0 \+ b_0\) >> ").search,
-        right=re.compile(rb"(?:uint16_t|ushort)\(a_0 \+ b_0\)").search,
+        wrong=rb"= \(a_0 \+ b_0\) >> ",
+        right=rb"(?:uint16_t|ushort)\(a_0 \+ b_0\)",
     ),
 )

@@ -239,27 +239,27 @@ def _repaired(code: bytes, emission: Emission) -> bytes:
     return with_functions(code, emission.form)
 
 
+# A call in a canary, and a declaration or definition in the prelude.
+_CALLED, _DECLARED = rb"\(%b\(", rb"(?m)^[^\n(]*\w %b\("
+
+
 def _undefined(name: bytes) -> Callable[[bytes], bool]:
     """Return a test of code: whether it calls a function of the prelude that no line of it declares."""
-    called, declared = re.compile(rb"\(%b\(" % name), re.compile(rb"^[^\n(]*\w %b\(" % name, re.M)
-    return lambda code: called.search(code) is not None and declared.search(code) is None
+    return lambda code: re.search(_CALLED % name, code) is not None and re.search(_DECLARED % name, code) is None
 
 
 def _declared(name: bytes) -> Callable[[bytes], bool]:
     """Return a test of code: whether it calls a function of the prelude, which is there."""
-    called, declared = re.compile(rb"\(%b\(" % name), re.compile(rb"^[^\n(]*\w %b\(" % name, re.M)
-    return lambda code: called.search(code) is not None and declared.search(code) is not None
+    return lambda code: re.search(_CALLED % name, code) is not None and re.search(_DECLARED % name, code) is not None
 
 
-_SHIFT = re.compile(rb"\) << \(\*").search
-_SHIFTS = re.compile(rb"operator ?<<\(const Matrix").search
+def _defined(text: bytes, name: bytes) -> bytes:
+    """Return a pattern of code that calls a function of the prelude, in whose definition `text` follows its name."""
+    return rb"(?s)\b%b%b.*= \(%b\(" % (name, text, name)
 
 
-def _defined(text: bytes, name: bytes) -> Callable[[bytes], object]:
-    """Return a test of code: whether it calls a function of the prelude, whose definition matches a pattern."""
-    return re.compile(rb"\b%b%b.*= \(%b\(" % (name, text, name), re.S).search
-
-
+_HYPERBOLIC = _defined(rb"\([^()]*\)\s*\{", b"F64_acosh")
+_SHIFT, _SHIFTS = rb"\) << \(\*", rb"operator ?<<\(const Matrix"
 NARROW_FUNCTIONS = Correction(
     name="functions of narrow integers",
     why="The preludes of C++ and CUDA have no functions of integers of 8 and 16 bits, which Slang calls.",
@@ -308,8 +308,8 @@ HYPERBOLIC = Correction(
     applies=_repaired,
     canary=Canary(
         text="void canary(uniform double *p) { p[0] = acosh(p[1]); }",
-        wrong=lambda code: b"(F64_acosh(" in code and not _defined(rb"\([^()]*\)\s*\{", b"F64_acosh")(code),
-        right=_defined(rb"\([^()]*\)\s*\{", b"F64_acosh"),
+        wrong=lambda code: b"(F64_acosh(" in code and re.search(_HYPERBOLIC, code) is None,
+        right=_HYPERBOLIC,
     ),
 )
 CPP_LOWEST_BIT = Correction(
@@ -347,8 +347,8 @@ CUDA_UNSIGNED = Correction(
     applies=_repaired,
     canary=Canary(
         text="void canary(uniform uint64_t *p) { p[0] = min(p[1], p[2]); }",
-        wrong=re.compile(rb"\bint64_t U64_min\(.*\(U64_min\(", re.S).search,
-        right=re.compile(rb"\buint64_t U64_min\(.*\(U64_min\(", re.S).search,
+        wrong=rb"(?s)\bint64_t U64_min\(.*\(U64_min\(",
+        right=rb"(?s)\buint64_t U64_min\(.*\(U64_min\(",
     ),
 )
 ROUNDING = Correction(
@@ -373,8 +373,8 @@ LEAST_INTEGER = Correction(
     applies=_repaired,
     canary=Canary(
         text="void canary(uniform int64_t *p) { p[0] = -9223372036854775808LL; }",
-        wrong=re.compile(rb"= -9223372036854775808LL;").search,
-        right=re.compile(rb"= (?:\(?-9223372036854775807LL|INT64_MIN|int64_t\(0x8)").search,
+        wrong=rb"= -9223372036854775808LL;",
+        right=rb"= (?:\(?-9223372036854775807LL|INT64_MIN|int64_t\(0x8)",
     ),
 )
 MACROS = Correction(
@@ -392,7 +392,7 @@ float third(float M_PI) { return tan(M_PI) + M_PI; }
 void canary(uniform float *p) { p[0] = third(second(first(p[1]))); }
 """,
         wrong=lambda code: re.search(rb"float M_PI_2\b", code) is not None and b"#undef M_PI_2" not in code,
-        right=re.compile(rb"third_\d+\(float (?!M_PI_[24]\b)\w+\)").search,
+        right=rb"third_\d+\(float (?!M_PI_[24]\b)\w+\)",
     ),
 )
 CPP_CLOCK = Correction(
@@ -417,8 +417,8 @@ CUDA_CHARS = Correction(
     applies=_repaired,
     canary=Canary(
         text="void canary(uniform int8_t2 *p) { p[0] = int8_t2(p[1].x, 3); }",
-        wrong=re.compile(rb"make_char2 ?\([^;\n]*\bint8_t\(3\)").search,
-        right=re.compile(rb"make_char2 ?\([^;\n]*\bchar\(3\)").search,
+        wrong=rb"make_char2 ?\([^;\n]*\bint8_t\(3\)",
+        right=rb"make_char2 ?\([^;\n]*\bchar\(3\)",
     ),
 )
 MATRIX_OPERATORS = Correction(
@@ -430,8 +430,8 @@ MATRIX_OPERATORS = Correction(
     applies=_repaired,
     canary=Canary(
         text="void canary(uniform int2x2 *p) { p[0] = p[1] << p[2]; }",
-        wrong=lambda code: _SHIFT(code) is not None and _SHIFTS(code) is None,
-        right=lambda code: _SHIFT(code) is None or _SHIFTS(code) is not None,
+        wrong=lambda code: re.search(_SHIFT, code) is not None and re.search(_SHIFTS, code) is None,
+        right=_SHIFTS,
     ),
 )
 CPP_NEGATIVE = Correction(
@@ -456,8 +456,8 @@ CONSTANTS = Correction(
     applies=_repaired,
     canary=Canary(
         text="void canary(uniform double *p) { p[0] = exp10(p[1]); }",
-        wrong=re.compile(rb"exp10_\d+\(double x_0\)\s*\{[^}]*2\.30258512496948242").search,
-        right=re.compile(rb"exp10_\d+\(double x_0\)\s*\{[^}]*(?:2\.302585092994045|F64_exp10)").search,
+        wrong=rb"exp10_\d+\(double x_0\)\s*\{[^}]*2\.30258512496948242",
+        right=rb"exp10_\d+\(double x_0\)\s*\{[^}]*(?:2\.302585092994045|F64_exp10)",
     ),
 )
 # In the order of this file's docstring. They have one function, which is applied once.

@@ -7,6 +7,7 @@ from slangpy_rt.slang.corrections.cpu_lanes import CPU_LANES, CPU_MASKS
 from slangpy_rt.slang.corrections.cuda_calls import CUDA_CALLS
 from slangpy_rt.slang.corrections.cuda_statics import CUDA_STATICS
 from slangpy_rt.slang.corrections.cuda_textures import CUDA_LAYERS, CUDA_LEVELS, CUDA_OFFSETS, CUDA_SIZES
+from slangpy_rt.slang.corrections.derivatives import DERIVATIVES
 from slangpy_rt.slang.corrections.division import DIVISION
 from slangpy_rt.slang.corrections.emission import Emission
 from slangpy_rt.slang.corrections.empty_functions import EMPTY_FUNCTIONS
@@ -47,7 +48,9 @@ REWRITES: tuple[Correction, ...] = (
 REFUSALS: tuple[Correction, ...] = (
     *(SPIRV_BIT_FIELDS, CUDA_OFFSETS, CUDA_LEVELS, EMPTY_FUNCTIONS, HLSL_POINTERS, HLSL_DOUBLES, HLSL_CONSTANTS),
 )
-CORRECTIONS: tuple[Correction, ...] = (*REWRITES, *REFUSALS)
+# ``Session.load_module`` and ``FileSystem`` apply them, all by one function.
+TEXTS: tuple[Correction, ...] = DERIVATIVES
+CORRECTIONS: tuple[Correction, ...] = (*REWRITES, *REFUSALS, *TEXTS)
 
 
 def rewritten(code: bytes, emission: Emission) -> bytes:

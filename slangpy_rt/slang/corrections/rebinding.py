@@ -1,7 +1,7 @@
 """Statements ``x = same(x);`` in differentiable functions, without which Slang's derivatives of them are wrong.
 
-``same`` returns its argument. Its call is an instruction of its own in Slang's intermediate code, in the block where it
-stands, and four faults of Slang 2026.12 need another kind of instruction at that place:
+``same`` returns its argument. Its call is an instruction of its own in Slang's intermediate code, in the block where
+it stands, and these faults of Slang 2026.12 need another kind of instruction there:
 
 - The derivative of a scalar and a vector makes a vector of the scalar after the scalar's definition. If that is a
   parameter or the result of a loop, this place is wrong, and a gradient is lost or used before it is computed. A
@@ -10,25 +10,30 @@ stands, and four faults of Slang 2026.12 need another kind of instruction at tha
 - In a loop, the backward pass reads a variable that was an ``out`` or ``inout`` argument as it was before that call.
   ``x = same(x);`` follows the call.
 - Two variables of one type that change in a branch, one of them by a component, may get one register. The component's
-  assignments are put between two statements ``p = same(p);``, and so are those of a matrix anywhere: of two components
+  assignments are put between two statements ``p = same(p);``. So are those of a matrix anywhere: of two components
   that are read afterwards, one loses its gradient.
-- Of two elements of one array, vector or matrix that are read in a block, one by an index that is no literal, one loses
-  its gradient. All but the first are read from a copy of their own, ``same(v, 1)[i]``; the number keeps the calls apart.
+- Of two elements of one array, vector or matrix that are read in a block, one by an index that is no literal, one
+  loses its gradient. All but the first are read from copies, ``same(v, 1)[i]``; the number keeps the calls apart.
+- The compiler ends on the forward derivative of a vector that is made of a ``no_diff`` parameter: ``u = same(u);``
+  begins a function for each such scalar.
+- The compiler crashes on a ``for`` loop whose counter starts at a value that is no constant: ``i = same(i);`` begins
+  its body.
+
+Three more faults are mended here, too:
+
+- The compiler crashes on ``while`` loops that are nested or hold ``continue``, and loses gradients in those that hold
+  ``break``: ``while (c)`` becomes ``for (; c; )``.
 - The derivative of ``fmod(a, b)`` by `b` is 0. A function with the right one is called in its place.
 - A ``[TreatAsDifferentiable]`` function returns 0 in a derivative, in place of its value. It becomes a differentiable
   function that calls one without the attribute by ``no_diff``.
-- The compiler crashes on the derivative of a ``for`` loop whose counter starts at a value that is no constant, and of
-  ``while`` loops that are nested or hold ``continue``, and loses gradients in ``while`` loops with ``break``. ``i = same(i);`` begins the body of such a ``for`` loop, and
-  ``while (c)`` becomes ``for (; c; )``.
 
-Only whole statements are inserted, so lines keep their numbers. Functions that cannot be read as
-statements stay.
+Edits keep the lines of a text. Functions that cannot be read as statements stay.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -36,11 +41,12 @@ from typing import NamedTuple
 
 from slangpy_rt.slang.differentiable_functions import (
     DifferentiableFunction,
+    TreatedFunction,
     Variable,
     declared_variables,
     differentiable_functions,
-    TreatedFunction,
     kind_of,
+    struct_fields,
     treated_functions,
     writing_functions,
 )
@@ -53,9 +59,27 @@ _CONSTANT = "_spy_constant_"
 _CORE = frozenset(("sincos", "modf", "frexp"))
 # Functions of Slang's core module that return scalars for scalars.
 _SCALAR_FUNCTIONS = frozenset(
-    "abs acos acosh asin asinh atan atan2 atanh ceil clamp cos cosh degrees detach exp exp10 exp2 floor fma fmax fmin "
-    "fmod frac ldexp lerp log log10 log2 mad max min pow radians rcp round rsqrt saturate select sign sin sincos sinh "
-    "smoothstep sqrt step tan tanh trunc if for while switch return float half double int uint bool MaxIters".split()
+    ("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "clamp", "cos", "cosh", "degrees")
+).union(
+    (
+        "detach",
+        "exp",
+        "exp10",
+        "exp2",
+        "floor",
+        "fma",
+        "fmax",
+        "fmin",
+        "fmod",
+        "frac",
+        "ldexp",
+        "lerp",
+        "log",
+        "log10",
+    ),
+    ("log2", "mad", "max", "min", "pow", "radians", "rcp", "round", "rsqrt", "saturate", "select", "sign", "sin"),
+    ("sincos", "sinh", "smoothstep", "sqrt", "step", "tan", "tanh", "trunc"),
+    ("if", "for", "while", "switch", "return", "float", "half", "double", "int", "uint", "bool", "MaxIters"),
 )
 _ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<="))
 # A struct that cannot be differentiated, an integer or a boolean is returned by the second function.
@@ -104,7 +128,7 @@ class Edit(NamedTuple):
 
 
 def rebound(text: str, others: Iterable[str] = ()) -> str:
-    """Return a text with the statements that its differentiable functions need, and the functions they call at its end.
+    """Return a text with the statements that its differentiable functions need, and the functions that these call.
 
     Parameters
     ----------
@@ -127,11 +151,15 @@ def rebound(text: str, others: Iterable[str] = ()) -> str:
 
 def _edits(text: str, others: Iterable[str], same: str, remainder: str) -> list[Edit]:
     """Return the edits that the differentiable functions of a text need, in source order."""
+    others = list(others)
     functions, _ = differentiable_functions(text)
     writers = _CORE.union(*map(writing_functions, [text, *others])) if functions else _CORE
+    fields: dict[str, list[Variable]] = {}
+    for field_ in (f for each in ([text, *others] if functions else []) for f in struct_fields(each)):
+        fields.setdefault(field_.name, []).append(field_)
     edits: list[Edit] = []
     for function in functions:
-        edits += _Rebinding(function, writers, same).edits()
+        edits += _Rebinding(function, writers, fields, same).edits()
     for treated in treated_functions(text):
         edits += _constant_edits(treated)
     edits += (Edit(token.start, remainder, len(token.text)) for token in _remainders(functions, text))
@@ -173,7 +201,8 @@ def _constant_edits(function: TreatedFunction) -> list[Edit]:
 
 def _applied(text: str, edits: Sequence[Edit]) -> str:
     """Return a text with edits, which are sorted by their offsets."""
-    parts, at = [], 0
+    parts: list[str] = []
+    at = 0
     for offset, new, replaced in edits:
         parts += (text[at:offset], new)
         at = offset + replaced
@@ -186,6 +215,7 @@ class _Rebinding:
 
     function: DifferentiableFunction
     writers: Set[str]
+    fields: Mapping[str, Sequence[Variable]]
     same: str
     found: list[Edit] = field(default_factory=list)
     parted: int = 0
@@ -201,9 +231,12 @@ class _Rebinding:
         names = [p for p in function.parameters if p.mutable and p.kind != "opaque"]
         every = [*function.parameters, *(v for s in inside for v in declared_variables(s.items))]
         self.types = [v.type for v in every] + [function.returns]
-        first = self._mixes(every, inside) and next((p for kind in ("scalar", "composite", "unknown") for p in names if self._starts(p, kind)), None)
-        if first:
-            self.found.append(Edit(function.body.start + 1, f" {self._again(first.name)}"))
+        ranked = (p for kind in ("scalar", "composite", "unknown") for p in names if self._starts(p, kind))
+        if self._mixes(every, inside):
+            first = next(ranked, None)
+            constants = (p for p in names if not p.differentiable and p.kind == "scalar" and p.initialized)
+            for parameter in (first, *constants) if first else ():
+                self.found.append(Edit(function.body.start + 1, f" {self._again(parameter.name)}"))
         self._block(function.body, {p.name: p for p in function.parameters})
         return self.found
 
@@ -229,7 +262,7 @@ class _Rebinding:
         last: Statement | None = None
         for statement in block.body:
             single = type(statement) is Statement
-            parts = self._component_writes(statement, known) if single else []
+            parts: list[Variable] = self._component_writes(statement, known) if single else []
             names = [variable.name for variable in parts]
             if pending and last and names != pending:
                 self.found += (Edit(last.end, f" {self._again(name)}") for name in pending)
@@ -251,22 +284,30 @@ class _Rebinding:
     def _reads(self, block: Block, outer: dict[str, Variable]) -> None:
         """Part the reads of elements of one variable in a block, if an index among them is no literal."""
         known = dict(outer)
-        places: dict[str, list[Token]] = {}
-        computed: set[str] = set()
+        found: dict[str, list[_Element]] = {}
         for statement in block.body:
             own = {v.name: v for v in declared_variables(statement.items)}
             known |= own
-            for at, place in _element_reads(statement.items, self.writers):
-                variable = known.get(place.text)
-                if variable and place.text not in own and (variable.array or variable.kind == "composite"):
-                    if variable.kind not in ("other", "opaque"):
-                        places.setdefault(place.text, []).append(place)
-                        if at:
-                            computed.add(place.text)
-        for name in computed:
-            for place in places[name][1:]:
-                self.parted += 1
-                self.found += (Edit(place.start, f"{self.same}("), Edit(place.end, f", {self.parted})"))
+            for element in _elements(statement.items, self.writers):
+                variable = known.get(element.name)
+                if variable and element.name not in own and self._has_elements(element, variable):
+                    found.setdefault(element.path, []).append(element)
+        for elements in found.values():
+            if not any(element.computed for element in elements):
+                continue
+            # One element may be read from the variable itself. If one is changed, ``v.x *= v[i]``, it is this one.
+            own_read = next((e for e in elements if e.changed), elements[0])
+            for element in elements:
+                if element is not own_read and not element.changed:
+                    self.parted += 1
+                    self.found += (Edit(element.start, f"{self.same}("), Edit(element.end, f", {self.parted})"))
+
+    def _has_elements(self, element: _Element, variable: Variable) -> bool:
+        """Whether what an element belongs to is a vector, matrix or array; fields are told apart by their names."""
+        if element.field:
+            fields = self.fields.get(element.field, [])
+            return variable.kind == "unknown" and bool(fields) and all(field.elements for field in fields)
+        return variable.elements
 
     def _component_writes(self, statement: Statement, known: dict[str, Variable]) -> list[Variable]:
         """Return the variables of which a statement assigns a component, a field or an element."""
@@ -286,16 +327,16 @@ class _Rebinding:
         if isinstance(statement, Block):
             self._block(statement, known)
             return
-        parts = statement.parts if isinstance(statement, Branch) else (statement.part,)
-        loop = isinstance(statement, Loop)
+        loop = statement if isinstance(statement, Loop) else None
+        parts = (loop.part,) if loop else statement.parts if isinstance(statement, Branch) else ()
         inner = known | {v.name: v for v in declared_variables(statement.items)}
         written = self._written(statement.items, inner) if self.loops else []
         first = [v.name for v in written]
-        if isinstance(statement, Loop) and statement.word == "for":
-            first += _counters(statement, inner)
-        elif isinstance(statement, Loop) and statement.word == "while" and _is_pure(statement.items):
+        if loop and loop.word == "for":
+            first += _counters(loop, inner)
+        elif loop and loop.word == "while" and _is_pure(loop.items):
             self.found += (
-                Edit(statement.keyword, "for", len("while")),
+                Edit(loop.keyword, "for", len("while")),
                 Edit(statement.items[0].start, "; "),
                 Edit(statement.items[-1].end, ";"),
             )
@@ -304,13 +345,13 @@ class _Rebinding:
                 self._part(part, inner, "".join(f" {self._again(name)}" for name in first))
         after = [v for v in written if v.name in known]
         if loop:
-            assigned = _assigned(statement, known)
+            assigned = _assigned(loop, known)
             after += (v for v in assigned if v.kind in ("scalar", "unknown") and not v.array and v not in after)
         if after:
             self.found.append(Edit(statement.end, "".join(f" {self._again(v.name)}" for v in after)))
 
     def _part(self, part: Statement, known: dict[str, Variable], first: str) -> None:
-        """Add the insertions of a branch's or loop's statement; one that is no block becomes one where it needs to."""
+        """Add the insertions of the statement of a branch or a loop, which becomes a block if it needs to."""
         if isinstance(part, Block):
             if first:
                 self.found.append(Edit(part.start + 1, first))
@@ -436,16 +477,55 @@ def _writes(items: Sequence[Token]) -> Iterable[tuple[str, bool]]:
                 yield name, False
 
 
-def _element_reads(items: Sequence[Token], writers: Set[str]) -> Iterable[tuple[bool, Token]]:
-    """Yield the variable's name of each element that is read, and whether its index is no literal."""
+class _Element(NamedTuple):
+    """An element that a statement reads: ``v[i]`` or ``s.e[i]``; ``v.x`` only where an assignment changes it.
+
+    Attributes
+    ----------
+    name, field : str
+        The variable, and the last field before the index; empty without one.
+    path : str
+        Both, as in ``"s.e"``.
+    start, end : int
+        The offsets of the path.
+    computed : bool
+        Whether the index is no literal.
+    changed : bool
+        Whether the element is the target of an assignment such as ``+=``.
+    """
+
+    name: str
+    field: str
+    path: str
+    start: int
+    end: int
+    computed: bool
+    changed: bool
+
+
+def _elements(items: Sequence[Token], writers: Set[str]) -> Iterator[_Element]:
+    """Yield the elements that a statement reads."""
     written = {token.start for at, item in enumerate(items) for token in _written_places(items, at, item, writers)}
-    for at, item in enumerate(items[:-1]):
-        if item.kind != "word" or items[at + 1].text != "[" or item.start in written:
-            continue
-        if at and items[at - 1].text in (".", "::"):
-            continue
-        literal = at + 3 < len(items) and items[at + 2].kind == "number" and items[at + 3].text == "]"
-        yield not literal, item
+    for at, item in enumerate(items):
+        if item.text in _ASSIGNMENTS and item.text != "=" and at:
+            root = _root_index(items, at - 1)
+            if root >= 0 and root + 1 < at:
+                dots = [k for k in range(root + 1, at) if items[k].text in (".", "[")]
+                end = dots[-1] if items[dots[-1]].text == "." else dots[0] if items[dots[0]].text == "[" else dots[-1]
+                yield _element(items, root, end, items[end].text == "[", True)
+        elif item.kind == "word" and at + 1 < len(items) and items[at + 1].text == "[":
+            root = _root_index(items, at)
+            plain = root >= 0 and all(i.text != "[" for i in items[root : at + 1])
+            if plain and items[root].start not in written and not (root and items[root - 1].text == "::"):
+                literal = at + 3 < len(items) and items[at + 2].kind == "number" and items[at + 3].text == "]"
+                yield _element(items, root, at + 1, not literal, False)
+
+
+def _element(items: Sequence[Token], root: int, end: int, computed: bool, changed: bool) -> _Element:
+    """Return the element whose variable is at index `root`, and whose index or component begins at index `end`."""
+    path = "".join(item.text for item in items[root:end])
+    field_ = items[end - 1].text if end - 1 > root else ""
+    return _Element(items[root].text, field_, path, items[root].start, items[end - 1].end, computed, changed)
 
 
 def _written_places(items: Sequence[Token], at: int, item: Token, writers: Set[str]) -> Iterable[Token]:
