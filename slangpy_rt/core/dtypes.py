@@ -117,10 +117,10 @@ def _named(name: str) -> SlangType | None:
     if name == BFLOAT16.name:
         return BFLOAT16
     if generic := _GENERIC.match(name):
-        scalar = _named(generic["scalar"])
+        inner_type = _named(generic["scalar"])
         sizes = "x".join(filter(None, (generic["rows"], generic["columns"])))
-        known = scalar is not None and scalar.kind == "scalar" and (generic["columns"] is None) == (name[0] == "v")
-        return _named(f"{scalar.name}{sizes}") if known and scalar else None
+        known = inner_type is not None and inner_type.kind == "scalar" and (generic["columns"] is None) == (name[0] == "v")
+        return _named(f"{inner_type.name}{sizes}") if known and inner_type else None
     if name.startswith("Array<") and name.endswith(">"):
         inner, _, size = name[len("Array<") : -1].rpartition(",")
         return _named(f"{inner}[{size.strip()}]") if inner.strip() else None

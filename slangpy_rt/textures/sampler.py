@@ -203,7 +203,8 @@ def _one(where: str, name: str, value: Any, known: tuple[str, ...]) -> str:
 
 def _real(where: str, name: str, value: Any) -> float:
     # NumPy 1.25 to 2.3 convert an array of one element with a DeprecationWarning, and complex numbers with another.
-    refused = isinstance(value, (str, bytes, np.complexfloating)) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    is_array = isinstance(value, np.ndarray) and value.ndim > 0
+    refused = is_array or isinstance(value, (str, bytes, np.complexfloating))
     try:
         found = inf if refused else float(value)
     except (TypeError, ValueError, OverflowError):
