@@ -1,7 +1,7 @@
 """What every test shares: the devices, the rule for what a device may lack, and a kernel cache of its own.
 
 A backend that is absent is left out, unless ``--backend`` or ``SLANGPY_RT_REQUIRE`` ("cpu,vulkan") names it:
-then its tests fail. The same goes for ``dxc``, a compiler. A capability that is absent skips a test only if
+then its tests fail. The same goes for ``dxc`` and ``nvrtc13``, compilers. A capability that is absent skips a test only if
 ``UNSUPPORTED`` gives the reason in writing. pytest-xdist runs the tests in several processes; each has devices and a
 cache of its own. Nothing here is a test.
 """
@@ -242,6 +242,18 @@ def dxc() -> Dxc:
     return Dxc(path)
 
 
+@pytest.fixture(scope="session")
+def nvrtc_13() -> str:
+    """The library of NVRTC 13.0, where ``SLANGPY_RT_NVRTC_13`` says that there is one."""
+    path = os.environ.get("SLANGPY_RT_NVRTC_13")
+    if not path:
+        reason = "SLANGPY_RT_NVRTC_13 names no library of NVRTC 13.0; CONTRIBUTING.md says where to get one"
+        if "nvrtc13" in _required():
+            pytest.fail(f"nvrtc13 is required and absent: {reason}")
+        pytest.skip(reason)
+    return path
+
+
 @pytest.fixture(scope="module")
 def internal_names() -> Iterator[None]:
     """The modules of a test use names that are slangpy_rt's own, and are compiled in this process."""
@@ -301,7 +313,7 @@ def _chosen(config: pytest.Config) -> list[str]:
 @lru_cache(maxsize=1)
 def _tested() -> list[str]:
     """Backends of a run that names none; asking the drivers takes 14 ms, and each of 800 tests is given them."""
-    required = [name for name in _required() if name != "dxc"]
+    required = [name for name in _required() if name not in ("dxc", "nvrtc13")]
     # The same hardware another way; asked for by name.
     present = [d.type for d in spy.devices() if d.available and not d.type.startswith("rhi-")]
     return list(dict.fromkeys([*required, *present]))

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from slangpy_rt.backends.cpu.kernel import RUN_LIST, load_vector_math
 from slangpy_rt.backends.cpu.prepared import Prepared
-from slangpy_rt.core.config import CONFIG, child_environment
+from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.core.programs import Programs, Result
 
 # The most bytes of local variables. Threads have stacks of 8 MiB on Linux, and an overflow ends the process.
 _LARGEST_FRAME = 4 << 20
@@ -58,15 +59,16 @@ def toolchain() -> str:
     return " ".join(map(str, (*command, *facts)))
 
 
-def compile_library(code: bytes, prepared: Prepared) -> bytes:
+def compile_library(code: bytes, prepared: Prepared, programs: Programs) -> bytes:
     """Compile the C++ that Slang emitted to a shared library, and return the library's bytes.
 
-    No interrupt may stop it.
+    No interrupt may stop it but by ``programs``.
 
     Raises
     ------
     CompileError
-        If the compiler refuses the code, or a function has a path without a return statement.
+        If the compiler refuses the code, takes too long or is stopped, or a function has a path without a return
+        statement.
     UnsupportedError
         If there is no compiler, the function's local variables exceed ``_LARGEST_FRAME`` bytes, or it uses a function
         that C++ does not have.
@@ -77,22 +79,17 @@ def compile_library(code: bytes, prepared: Prepared) -> bytes:
             "device cpu: no C++ compiler was found. Install g++ or clang++, or run `pip install 'slangpy_rt[cpu]'`, "
             "or name one in SLANGPY_RT_CXX."
         )
-    import subprocess
-
     with tempfile.TemporaryDirectory(prefix="slangpy_rt-") as folder:
         source, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
         flags = [*_FLAGS, *_machine_flags(command), *_lane_flags(command)]
-        text, using = prepared.kernel(code, command, flags, toolchain())
+        text, using = prepared.kernel(code, command, flags, toolchain(), programs)
 
-        def run(text: bytes, *more: str) -> subprocess.CompletedProcess[str]:
+        def run(text: bytes, *more: str) -> Result:
             source.write_bytes(text)
-            return subprocess.run(
-                [*command, *flags, *more, str(source), "-o", str(library), "-lm"],
-                capture_output=True,
-                text=True,
-                # Messages of g++ are searched in English.
-                env=child_environment({"LC_ALL": "C"} | (_zig_caches(folder) if command[1:] else {})),
-            )
+            # Messages of g++ are searched in English.
+            environment = {"LC_ALL": "C"} | (_zig_caches(folder) if command[1:] else {})
+            arguments = [*command, *flags, *more, str(source), "-o", str(library), "-lm"]
+            return programs.run(arguments, environment=environment)[0]
 
         result = run(text, *using)
         whole = code + RUN_LIST
