@@ -1,9 +1,9 @@
 """What every test shares: the devices, the rule for what a device may lack, and a kernel cache of its own.
 
 A backend that is absent is left out, unless ``--backend`` or ``SLANGPY_RT_REQUIRE`` ("cpu,vulkan") names it:
-then its tests fail. The same goes for ``dxc`` and ``nvrtc13``, compilers. A capability that is absent skips a test only if
-``UNSUPPORTED`` gives the reason in writing. pytest-xdist runs the tests in several processes; each has devices and a
-cache of its own. Nothing here is a test.
+then its tests fail. The same goes for ``dxc`` and ``nvrtc13``, compilers. A capability that is absent skips a test
+only if ``UNSUPPORTED`` gives the reason in writing. pytest-xdist runs the tests in several processes; each has
+devices and a cache of its own. Nothing here is a test.
 """
 
 from __future__ import annotations

@@ -23,16 +23,20 @@ from slangpy_rt.core.interrupts import apart
 from slangpy_rt.core.jobs import stoppable
 from slangpy_rt.core.messages import NO_MEMORY, SLOW, STUCK, receive, send
 
-# The child runs a module's ``main`` without the package's __init__, whose imports, NumPy among them, would take
-# 0.2 s. The few modules that need NumPy find it through this process's sys.path, which is passed on. Libraries of
-# wheels are searched for below ``prefix``, which without ``site`` is that of the Python below a virtual environment.
+# The child runs a module's ``main`` without the __init__ of the packages around it, whose imports, NumPy among them,
+# would take 0.2 s. The few modules that need NumPy find it through this process's sys.path, which is passed on.
+# Libraries of wheels are searched for below ``prefix``, which without ``site`` is that of the Python below a virtual
+# environment.
 _BOOT = """
 import sys, types
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-package = sys.modules["slangpy_rt"] = types.ModuleType("slangpy_rt")
-package.__spec__ = ModuleSpec("slangpy_rt", None, is_package=True)
-package.__path__ = package.__spec__.submodule_search_locations = [sys.argv[1]]
+name, folder = "slangpy_rt", sys.argv[1]
+for part in sys.argv[2].split(".")[1:]:
+    package = sys.modules[name] = types.ModuleType(name)
+    package.__spec__ = ModuleSpec(name, None, is_package=True)
+    package.__path__ = package.__spec__.submodule_search_locations = [folder]
+    name, folder = f"{name}.{part}", f"{folder}/{part}"
 count = int(sys.argv[3])
 sys.prefix, sys.exec_prefix = sys.argv[4:6]
 sys.path += sys.argv[6 + count:]

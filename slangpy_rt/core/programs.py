@@ -71,9 +71,9 @@ class Programs:
                     results.append(Result(process.returncode, words.decode(errors="replace")))
             except subprocess.TimeoutExpired:
                 raise CompileError(
-                    f"{Path(commands[0][0]).name} took more than {self._seconds:g} s for the code that Slang emitted, "
-                    "which is all that one kernel gets (SLANGPY_RT_BUILD_SECONDS). Take the function apart, or raise "
-                    "the limit."
+                    f"{Path(commands[0][0]).name} took more than {self._seconds:g} s for the code that Slang "
+                    "emitted, which is all that one kernel gets (SLANGPY_RT_BUILD_SECONDS). Take the function apart, "
+                    "or raise the limit."
                 ) from None
             finally:
                 self._end(started)

@@ -17,8 +17,8 @@ from slangpy_rt.slangtorch.kernel_code import KernelCode
 from tests.backends.test_cuda_slangtorch import GROUP, Case, program
 
 # Ten derivatives of ``storeOnce`` are copied into the kernel, each with an address that is 0 for threads that return
-# before. Without the empty assembly in ``_spy_ofTensor`` NVRTC 13.0.88 does not finish; kernels with fewer outputs, or
-# with simpler functions between, do not show it.
+# before. Without the empty assembly in ``_spy_ofTensor`` NVRTC 13.0.88 does not finish. It finishes kernels with
+# fewer outputs, or with simpler functions between.
 TEXT = """
 struct Ellipse : IDifferentiable { float3 center; float2x2 shape; float3 color; }
 

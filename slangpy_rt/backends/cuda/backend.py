@@ -75,6 +75,7 @@ class CudaBackend(Backend, Records, MappedMemory, HostResults, ImportsMemory, Fo
 
     name = "cuda"
     queue: CudaQueue
+    begin_compiler = staticmethod(begin_nvrtc)
     __del__ = finalizer("_release.drop")
 
     def __init__(
@@ -125,9 +126,6 @@ class CudaBackend(Backend, Records, MappedMemory, HostResults, ImportsMemory, Fo
 
     def toolchain(self) -> str:
         return nvrtc_toolchain(self._arch)
-
-    def begin_compiler(self) -> None:
-        begin_nvrtc()
 
     def compile(self, code: bytes, entry: str) -> bytes:
         return compile_apart(code, self._arch)
