@@ -243,6 +243,15 @@ def dxc() -> Dxc:
 
 
 @pytest.fixture(scope="session")
+def slangpy_on_vulkan() -> None:
+    """A Vulkan device for SlangPy itself, which has no other device on machines without a GPU."""
+    if not any(info.type == "vulkan" and info.available for info in spy.devices()):
+        if "vulkan" in _required():
+            pytest.fail("vulkan is required and absent")
+        pytest.skip("no Vulkan device for SlangPy")
+
+
+@pytest.fixture(scope="session")
 def nvrtc_13() -> str:
     """The library of NVRTC 13.0, where ``SLANGPY_RT_NVRTC_13`` says that there is one."""
     path = os.environ.get("SLANGPY_RT_NVRTC_13")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.depth import deep
+from tests.nowhere import NOWHERE
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Vulkan drivers are hidden by other means there")
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Vulkan drivers 
 
 def run(*options: str, **environment: str) -> tuple[int, str]:
     """One test of the suite in a process that finds no Vulkan driver."""
-    hidden = {"VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent", "SLANGPY_RT_REQUIRE": ""}
+    hidden = {"VK_DRIVER_FILES": NOWHERE, "VK_ICD_FILENAMES": NOWHERE, "SLANGPY_RT_REQUIRE": ""}
     command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "-vv", "--deep", *options]
     found = subprocess.run(
         [*command, "tests/conformance/test_calls.py", "-k", "test_numbers_give_a_number"],
