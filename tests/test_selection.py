@@ -34,7 +34,8 @@ def run(*options: str, **environment: str) -> tuple[int, str]:
 def test_an_absent_backend_is_left_out() -> None:
     code, output = run()
     assert code in (0, pytest.ExitCode.NO_TESTS_COLLECTED)
-    assert "test_numbers_give_a_number[vulkan" not in output and "no driver is installed" in output
+    assert "test_numbers_give_a_number[vulkan" not in output
+    assert "no driver is installed" in output or "no Vulkan loader" in output
 
 
 @deep
