@@ -32,6 +32,7 @@ from slangpy_rt.backends.extras import MappedMemory  # noqa: E402
 from slangpy_rt.core.memory import give_back_freed  # noqa: E402
 from tests.depth import MARKERS, is_deep, mark_left_out, part_of, read_part  # noqa: E402
 from tests.dxc import Dxc  # noqa: E402
+from tests.processes import fitting, free_memory  # noqa: E402
 
 # (backend, capability) -> why it will never be there. A gap without an entry fails.
 UNSUPPORTED = {
@@ -169,6 +170,14 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.texts import from_options
 
         config.pluginmanager.register(from_options(config, _required()))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Let pytest-xdist start no more processes than a GPU has memory for, however many were asked for."""
+    fit = fitting(free_memory()) if getattr(config.option, "numprocesses", None) else None
+    if fit:
+        config.option.maxprocesses = min(config.option.maxprocesses or fit, fit)
 
 
 @pytest.hookimpl(tryfirst=True)
