@@ -78,7 +78,8 @@ def test_an_array_on_no_gpu_of_a_number(world: wrong.World) -> None:
     value = with_class_attribute(__cuda_array_interface__=None)
     said = told(spy.BindError, lambda: world.module.add(value, 1))
     assert said == (
-        f"float add(float a, float b): argument 'a' is a {__name__}.Odd, which has no __dlpack__ to share its memory by."
+        f"float add(float a, float b): argument 'a' is a {__name__}.Odd, which has no __dlpack__ to share its "
+        "memory by."
     )
 
 
