@@ -145,7 +145,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="K/N",
         help="of what --deep adds, this part alone: K of N, or auto for another one each day",
     )
-    parser.addoption("--fewer", action="store_true", help="on one device too, each third or fourth case of a test")
     parser.addoption("--long", action="store_true", help="as --deep; property tests: many more cases, of any layout")
     parser.addoption(
         "--texts",
@@ -183,7 +182,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes long, unless it was asked for by ``--deep`` or by its own name, or keep a part of it."""
-    mark_left_out(items, _chosen(config), config.getoption("--fewer"))
+    mark_left_out(items, _chosen(config))
     if config.getoption("--deep-part"):
         part, parts = read_part(config.getoption("--deep-part"))
         kept = [i for i in items if _is_of_deep_run(i) and part_of(i.nodeid, parts) == part]

@@ -55,7 +55,7 @@ def is_deep(config: pytest.Config) -> bool:
     return bool(config.getoption("--deep") or config.getoption("--long") or config.getoption("--deep-part"))
 
 
-def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str], fewer: bool = False) -> None:
+def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str]) -> None:
     """Mark as ``deep`` the cases that the default run leaves out: those on other devices, and those not sampled.
 
     A case without a mark runs on one device. With several devices, a test of two cases has one, a test of more each
@@ -68,8 +68,6 @@ def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str], fewer: 
         All tests that were collected: a test's cases are counted in their order.
     backends : sequence of str
         The devices of the run, by name.
-    fewer : bool
-        Whether a run on one device leaves out as many cases of a test as one on several.
     """
     seen: dict[tuple[str, int], dict[int, list[pytest.Item]]] = {}
     for item in items:
@@ -92,7 +90,7 @@ def mark_left_out(items: Iterable[pytest.Item], backends: Sequence[str], fewer: 
             for at in devices.keys() - {choices[turn % len(choices)]}:
                 devices[at][0].add_marker(deep)
             continue
-        each = count or many * (1 if many == 1 and not fewer else min(cases, 3) if cases < MANY else 4)
+        each = count or many * (1 if many == 1 else min(cases, 3) if cases < MANY else 4)
         # Each case on another device than the one before it, and than the one that is ``many`` cases before it.
         pairs = sorted(
             (number, (at + number + number // many) % many, at)

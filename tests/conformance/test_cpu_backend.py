@@ -49,6 +49,31 @@ def test_kernels_after_the_prelude_was_compiled(compiler: str) -> None:
     assert not folder or not Path(folder).exists()
 
 
+# zig by the name of clang, which crashes with an option that other kernels are faster by.
+CRASHING = """#!/bin/sh
+case "$*" in *-enable-vplan-native-path*)
+    echo "clang++: error: clang frontend command failed with exit code 133 (use -v to see invocation)" >&2
+    exit 1
+esac
+exec {zig} c++ -nostdlib++ "$@"
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a shell script")
+def test_a_compiler_that_crashes_gets_fewer_options(tmp_path: Path) -> None:
+    ziglang = pytest.importorskip("ziglang")
+    program = tmp_path / "clang++"
+    program.write_text(CRASHING.format(zig=Path(ziglang.__path__[0]) / "zig"))
+    program.chmod(0o755)
+    code = """
+import slangpy_rt as spy
+print(spy.Module.load_from_source(spy.Device("cpu"), "m", "float f(float x) { return x + 1; }").f(1.0))
+"""
+    env = {**os.environ, "SLANGPY_RT_CACHE_DIR": "", "SLANGPY_RT_CXX": str(program)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=300)
+    assert (done.stdout, done.stderr) == ("2.0\n", "")
+
+
 def run_cached(cache: Path) -> list[Path]:
     """Run the program in a process of its own with a cache without kernels, and return what g++ keeps there."""
     for entry in cache.glob("*.bin"):

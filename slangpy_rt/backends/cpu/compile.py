@@ -45,6 +45,8 @@ _NO_RETURN = re.compile(
     r".*error: (?:no return statement in function returning non-void|control reaches end of non-void function|"
     r"non-void function does not return a value)"
 )
+# What clang's driver says when the compiler that it started has crashed.
+_CRASH = re.compile(r"frontend command failed|PLEASE (?:SUBMIT|ATTACH)")
 _UNKNOWN = re.compile(r"error: (?:'([A-Za-z]\w*)' was not declared|use of undeclared identifier '([A-Za-z]\w*)')")
 
 
@@ -98,8 +100,9 @@ def compile_library(code: bytes, prepared: Prepared, programs: Programs) -> byte
             result = run(whole)
             if not result.returncode:
                 prepared.discard(using)
-        if result.returncode and _VPLAN in result.stderr:
-            # A later clang may have the option no more, because it does so by itself.
+        if result.returncode and _VPLAN in flags and (_VPLAN in result.stderr or _CRASH.search(result.stderr)):
+            # A later clang may have the option no more, because it does so by itself. With it, clang 22 (zig 0.17)
+            # crashes on some kernels, such as one of a deterministic device that adds up gradients of structs.
             flags = [flag for flag in flags if flag not in ("-mllvm", _VPLAN)]
             result = run(whole)
         if result.returncode and b"#ifdef SPY_MASKS" in code:
@@ -160,7 +163,8 @@ def _lane_flags(command: list[str]) -> list[str]:
     if version := _libmvec():
         flags.append(f"-DSPY_LIBMVEC={version}")
     if command[1:] or "clang" in Path(command[0]).name:
-        flags += ["-mllvm", _VPLAN, "-Wno-pass-failed"]
+        # After a crash clang would leave the text and a script among the temporary files.
+        flags += ["-mllvm", _VPLAN, "-Wno-pass-failed", "-fno-crash-diagnostics"]
         flags += ["-fveclib=libmvec"] if version else []
         # 64 steps of min and max on 2^20 floats take 20 ms of a Xeon's core for 32; without AVX-512 nothing changes.
         flags += ["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []
