@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import inf, isfinite
 from typing import Any
 
+import numpy as np
+
 from slangpy_rt.arrays.layout import Laid, interned
 from slangpy_rt.backends.images import Images, SamplerDesc
 from slangpy_rt.core.checks import short_tracebacks, whole
@@ -194,7 +196,9 @@ def _one(where: str, name: str, value: Any, known: tuple[str, ...]) -> str:
 
 def _real(where: str, name: str, value: Any) -> float:
     try:
-        found = float(value) if not isinstance(value, (str, bytes)) else inf
+        # NumPy before 2.4 makes a number of an array with one element, and warns of it.
+        array = isinstance(value, np.ndarray) and value.ndim
+        found = float(value) if not array and not isinstance(value, (str, bytes)) else inf
     except (TypeError, ValueError, OverflowError):
         found = inf
     if not isfinite(found):
