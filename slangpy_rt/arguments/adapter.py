@@ -61,6 +61,10 @@ class Adapter(ABC):
             If a call with that access would write to an array that must not be changed.
         """
 
+    @abstractmethod
+    def copied(self, value: Any) -> Any:
+        """Return an array of the same contents that nobody else changes: of the library, or of NumPy."""
+
     def check_writable(self, value: Any) -> None:  # noqa: B027 - most arrays may be written to
         """Refuse an array that must not be changed; only called for arrays that a call would write to.
 

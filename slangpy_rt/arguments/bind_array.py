@@ -97,7 +97,8 @@ def bind_array(
         )
     outer = _split(where, type_, layout.full_shape, inner, value)
     strides = layout.strides[: len(outer)]
-    if inner and not same_walk(inner, layout.strides[len(outer) :], stored.step):
+    # Of an array without elements PyTorch gives any strides.
+    if inner and 0 not in outer and not same_walk(inner, layout.strides[len(outer) :], stored.step):
         raise BindError(f"{where} is a view whose '{type_.name}' elements have gaps; copy it first.")
     host = "tensor" if isinstance(value, Tensor) else "ndbuffer"
     return Bound(
@@ -242,6 +243,11 @@ def check_native(where: str, device: DeviceCore, element: SlangType, what: str) 
                 f"{where}: on {device.name}, {what} finds '{path}' of type '{field.name}' at {odd}, and arrays of "
                 f"'{element.name}' keep it elsewhere; use scalars or vectors of 3, or pass the struct itself."
             )
+    if target.fills_padding and (found := _in_padding(element)):
+        raise UnsupportedError(
+            f"{where}: on {device.name}, {what} finds '{found}' in the padding at the end of the struct before it, and "
+            f"arrays of '{element.name}' keep it elsewhere; put fields in place of the padding, or pass the struct itself."
+        )
 
 
 def _widened(where: str, type_: SlangType) -> str:
@@ -426,6 +432,36 @@ def _scalars_of(type_: SlangType, path: str = "") -> list[tuple[str, SlangType]]
     if type_.kind == "array" and type_.element is not None:
         return _scalars_of(type_.element, path)
     return [(path, type_)] if path else []
+
+
+def _in_padding(type_: SlangType) -> str:
+    """Return the path of the first field of a struct that would lie elsewhere if structs ended with their last field."""
+    stored = storage(type_)
+    return _filled(type_, stored.dtype, "")[0] if stored is not None else ""
+
+
+def _filled(type_: SlangType, dtype: np.dtype[Any], path: str) -> tuple[str, int]:
+    """Return that path, and the bytes of the type up to the end of its last field."""
+    if type_.kind == "array" and type_.element is not None:
+        item, dims = dtype.subdtype or (dtype, ())
+        inner = np.dtype((item, dims[1:])) if len(dims) > 1 else item
+        found, size = _filled(type_.element, inner, path)
+        return found, inner.itemsize * (type_.shape[0] - 1) + size
+    if type_.kind != "struct":
+        return "", dtype.itemsize
+    assert dtype.fields is not None
+    end = 0
+    for field in type_.fields:
+        inner, offset = dtype.fields[field.name][:2]
+        name = f"{path}.{field.name}".lstrip(".")
+        alignment = (inner.base if inner.subdtype else inner).alignment
+        if -(-end // alignment) * alignment != offset:
+            return name, 0
+        found, size = _filled(field.type, inner, name)
+        if found:
+            return found, 0
+        end = offset + size
+    return "", end
 
 
 def _as_dtype(type_: SlangType) -> str:

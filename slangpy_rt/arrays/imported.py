@@ -11,7 +11,7 @@ import numpy.typing as npt
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, Import, bits_of_bfloat16
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.extras import ZeroCopy
-from slangpy_rt.core.conversion import DLPACK_ERRORS, is_refusal
+from slangpy_rt.core.conversion import DLPACK_ERRORS, check_memory, is_refusal
 from slangpy_rt.core.conversion import as_numpy as as_numpy
 from slangpy_rt.core.dtypes import BFLOAT16, SLANG_OF, scalar_type
 from slangpy_rt.core.errors import BindError
@@ -97,6 +97,7 @@ def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
     """
     if not any(hasattr(type(value), name) for name in ("__dlpack__", "__cuda_array_interface__")):
         raise BindError(f"{in_words(value)} is no array of another library: it has no __dlpack__.")
+    check_memory(value)
     if is_read_only(value):
         raise BindError(
             f"{class_in_words(value)} that must not be changed, as a Tensor may be; copy it with "
@@ -136,6 +137,7 @@ def taken(device: DeviceCore, value: Any) -> Import:
         If DLPack cannot share the memory.
     """
     _require_dlpack(value)
+    check_memory(value)
     stream = device.backend.queue.handle or LEGACY
     try:
         try:

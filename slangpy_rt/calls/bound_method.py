@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.calls.function import Function
 from slangpy_rt.core.checks import short_tracebacks
+
+if TYPE_CHECKING:
+    from slangpy_rt.calls.gradient_report import GradientReport
 
 # Modifiers of a function, which return another function.
 _MODIFIERS = frozenset({
@@ -36,6 +39,10 @@ class BoundMethod:
     def append_to(self, commands: Any, /, *args: Any, **named: Any) -> Any:
         """Record the call in a command list; see ``Function.append_to``."""
         return self._function.append_to(commands, self._instances, *args, **named)
+
+    def check_grads(self, /, *args: Any, **named: Any) -> GradientReport:
+        """Compare the derivatives of the call; see ``Function.check_grads``."""
+        return self._function.check_grads(self._instances, *args, **named)
 
     @property
     def bwds(self) -> BoundMethod:

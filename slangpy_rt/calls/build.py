@@ -124,8 +124,11 @@ def build_call(
         arguments = tuple(exactly(where, scope.device, b, shape, aliased) for b in arguments)
     bound = (*arguments, outcome.bound) if outcome.bound else arguments
     _check_written(where, [leaf for b in bound for leaf in b.leaves], shape)
-    description = describe_call(scope, sig, arguments, outcome.bound, shape, options, uniforms, aliased)
-    return _finish(scope, description, order, outcome, options)
+    describe = partial(describe_call, scope, sig, arguments, outcome.bound, shape, options, uniforms, aliased)
+    if scope.source.groups:
+        # Only the code of its kernel tells whether this function of the module is one that uses groups.
+        return _finish(scope, describe(grouped=True), order, outcome, options, describe)
+    return _finish(scope, describe(), order, outcome, options)
 
 
 def build_dispatch(
@@ -197,12 +200,22 @@ class _Ready(NamedTuple):
     # The block begins with the values that follow from shapes: their names, and the function that packs them.
     fixed: tuple[str, ...]
     prefix: Callable[..., bytes]
+    # Whether the kernel's code uses anything of a thread group.
+    groups: bool
 
 
 def _finish(
-    scope: Scope, description: Description, order: tuple[int, ...], outcome: Result, options: Options
+    scope: Scope,
+    description: Description,
+    order: tuple[int, ...],
+    outcome: Result,
+    options: Options,
+    otherwise: Callable[[], Description] | None = None,
 ) -> PreparedCall:
-    """Emit and load the kernel, and make the PreparedCall; a call without elements loads none."""
+    """Emit and load the kernel, and make the PreparedCall; a call without elements loads none.
+
+    ``otherwise`` describes the kernel to make if the code of this one uses nothing of a thread group.
+    """
     device, every, count = scope.device, description.bound, description.count
     leaves = [leaf for b in every for leaf in b.leaves]
     refuse_blending(description.spec.title, leaves)
@@ -217,6 +230,8 @@ def _finish(
         if len(cache) >= _MAX_READY:
             cache.clear()
         cache[key] = ready
+    if otherwise is not None and ready.kernel is not None and not ready.groups:
+        return _finish(scope, otherwise(), order, outcome, options)
     spec, pack, launcher, conflicts = ready.spec, ready.pack, None, None
     in_place: tuple[Place, ...] = ()
     if count and not spec.raw:
@@ -261,7 +276,7 @@ def _make_ready(scope: Scope, asked: CallSpec, written: tuple[bool, ...], some: 
     spec, reports = _reporting(scope, asked)
     fields = block_fields(spec)
     text = emit(spec)
-    kernel = None
+    kernel, groups = None, False
     if some:
         x, y, z = (*spec.group, 1, 1)[:3]
         info = KernelInfo(
@@ -276,8 +291,9 @@ def _make_ready(scope: Scope, asked: CallSpec, written: tuple[bool, ...], some: 
         )
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
         kernel = device.kernels.get(scope.source, text, spec.title, info, block, options.conformances)
+        groups = device.kernels.uses_groups(scope.source, text, options.conformances)
     fixed, prefix, pack = block_packers(fields)
-    return _Ready(spec, reports, text, fields, kernel, pack, fixed, prefix)
+    return _Ready(spec, reports, text, fields, kernel, pack, fixed, prefix, groups)
 
 
 def _streamed(spec: CallSpec, fields: Sequence[BlockField]) -> tuple[tuple[int, int], ...]:

@@ -33,6 +33,9 @@ _MAX_GROUP = 1024
 # Threads of a group whose functions trace rays: these end at different times, and a group holds its registers until
 # the last one has ended. With 64 random rays take a sixth less time than with 256 on an H200.
 _RAY_GROUP = 64
+# Threads of a group whose functions share memory or exchange values: as many as SlangPy has, because functions that
+# were written for it share as many values.
+_SHARING_GROUP = 32
 _DETERMINISTIC = "export static const bool _spy_deterministic = true;"
 Uniforms = tuple[tuple[str, Bound], ...]
 
@@ -72,6 +75,7 @@ def describe_call(
     options: Options,
     uniforms: Uniforms,
     aliased: bool = False,
+    grouped: bool = False,
 ) -> Description:
     """Describe the kernel that calls a function, or its derivative, once for every element of a shape.
 
@@ -79,6 +83,8 @@ def describe_call(
     ----------
     aliased : bool
         Whether several arguments add to gradients in one buffer.
+    grouped : bool
+        Whether the function may use anything of its thread group, so that each thread runs one element.
 
     Raises
     ------
@@ -96,7 +102,9 @@ def describe_call(
     strides = [align(b.shape, b.strides, shape, b.mapped) for b, walks in zip(bounds, walked, strict=True) if walks]
     target, caps = device.backend.target, device.caps
     host = target.entry == "range"
-    asked = options.group or ((_RAY_GROUP,) if source.uses("rays") and not (host or source.waits) else ())
+    asked = options.group
+    if not (asked or host) and (grouped or source.uses("rays")):
+        asked = (_SHARING_GROUP,) if grouped else (_RAY_GROUP,)
     tiled = len(options.group) > 1 and not host
     if tiled and len(options.group) > len(shape):
         raise BindError(
@@ -111,7 +119,7 @@ def describe_call(
         Leaf(b, names[id(b)], next(per_array) if walks else ()) for b, walks in zip(bounds, walked, strict=True)
     ]
     # Only a new thread of a GPU has the initial values of static variables, so each thread runs one element.
-    single = not host and source.statics
+    single = not host and (grouped or source.statics)
     operands = [operand(leaf, merged.shape, len(shape), said, spell, aliased) for leaf in leaves]
     if single:
         operands = [replace(o, access="scatter") if o.access == "sum" else o for o in operands]
@@ -164,7 +172,7 @@ def describe_call(
         derivative=options.derivative,
         hidden=spell.hidden,
     )
-    if target.element_constants and prod(group) <= GROUP_SIZE and not spec.sums and not source.waits:
+    if target.element_constants and prod(group) <= GROUP_SIZE and not spec.sums and not grouped:
         spec = replace(spec, constants=(*spec.constants, *target.element_constants))
     if options.derivative and spec.walks:
         groups, spec = (min(-(-count // (width * prod(group))), most), 1, 1), replace(spec, rows=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.calls.callable import SlangCallable
+from slangpy_rt.calls.callable import SlangCallable, check_scope
 from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.struct import Struct
@@ -24,6 +24,7 @@ from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import ModuleInfo, SlangType, StructInfo
 from slangpy_rt.core.wording import in_words, meant
 from slangpy_rt.runtime.core import a_device
+from slangpy_rt.runtime.pickling import reads
 from slangpy_rt.slang.declarations import find_overloads
 from slangpy_rt.tuning.config import Config, product_of, value_of
 
@@ -37,6 +38,8 @@ _MEMBERS = frozenset({"device", "info", "load_from_file", "load_from_source", "n
 _NEW = re.compile(r"\bnew\b")
 # A module's name, which diagnostics show and which Slang looks for in the file system.
 _PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
+# Functions, kernels and types that a module keeps by name; a function keeps as many prepared calls.
+_MOST_ITEMS = 4096
 
 
 @short_tracebacks("load_from_file", "load_from_source", "find_function", "find_struct", "__getitem__")
@@ -113,7 +116,6 @@ class Module:
         path = checked_path(where, "path", path)
         if not path.name:
             raise BindError(f"{where}: path is missing; give the path of a file with Slang text.")
-        checked_text(where, "path", str(path))
         choices = _choices(where, defines)
         if choices:
             return _with_choices(
@@ -264,6 +266,9 @@ class Module:
             if self._variants is not None and isinstance(found, SlangCallable) and found.overloads:
                 found = self._variants.tuned(found.name, name)
             if found is not None:
+                if len(self._items) >= _MOST_ITEMS:
+                    # A program may look up generic functions of ever other arguments.
+                    self._items.clear()
                 # Another thread may have been first: a name stands for one function, with one set of prepared calls.
                 found = self._items.setdefault(name, found)
         # Callers keep a function whose declaration an edit removed, and it works again when the declaration is back.
@@ -341,8 +346,10 @@ class _Names:
                 del self._items[name]
 
 
+@reads("a module")
 def _of_scope(scope: Scope) -> Module:
     """Return a module that was pickled."""
+    check_scope("pickle", scope)
     return Module(scope.device, scope.source, scope.strict)
 
 

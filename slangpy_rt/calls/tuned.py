@@ -22,6 +22,7 @@ from slangpy_rt.tuning.config import Config, check_count, configs_from, product_
 
 if TYPE_CHECKING:
     from slangpy_rt.calls.command_list import CommandList
+    from slangpy_rt.calls.gradient_report import GradientReport
     from slangpy_rt.runtime.stream import Stream
     from slangpy_rt.tuning.policy import Policy
     from slangpy_rt.tuning.timing import Timing
@@ -129,6 +130,11 @@ class Tuned:
         rows = self.timings(*args, _result=_result, **named)
         lines = [f"{row.config.text}: {row.dropped or f'{row.us:.2f} us'}" for row in rows if row.us or row.dropped]
         return "\n".join([*lines, "", self._with("explain", args, named, _result)])
+
+    def check_grads(self, /, *args: Any, **named: Any) -> GradientReport:
+        """Compare the derivatives of the call, with the first configuration; see ``Function.check_grads``."""
+        found: GradientReport = self._function(self.configs[0]).check_grads(*args, **named)
+        return found
 
     def best(self, /, *args: Any, _result: Any = None, **named: Any) -> Config:
         """Return the fastest configuration for these arguments, measured now if it is not known.

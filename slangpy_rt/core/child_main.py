@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.memory import held_memory
 from slangpy_rt.core.messages import NO_MEMORY, SLOW, STUCK, receive, send
 
 # The stack in bytes. Compilers parse by recursion: 20,000 nested brackets take 60 MB in Slang.
@@ -26,6 +27,9 @@ _POLL_SECONDS = 0.25
 _IDLE_SECONDS, _IDLE_POLLS = 0.02, 40
 # The least limit of this process's address space, in bytes.
 _LEAST_MEMORY = 4 << 30
+# A process that holds more bytes than this is replaced, once it has answered so many requests: a session may need as
+# much by itself.
+_MOST_MEMORY, _LEAST_REQUESTS = 1 << 30, 64
 # Half of Python's default limit, which the client process has: its recursion over the same types takes more frames.
 _RECURSION = 500
 _TOO_DEEP = "the text nests too deep; take it apart into functions and structs."
@@ -56,7 +60,11 @@ class ChildMain(ABC):
         return STACK
 
     def run(self) -> None:
-        """Answer requests until the client process closes the stream, then end this process."""
+        """Answer requests until the client process closes the stream, then end this process.
+
+        An answer ends with whether this process holds so much memory that another one should take its place: Slang
+        keeps part of what each session and each kernel took until its process ends.
+        """
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches this process too, but the client handles it.
         if hasattr(signal, "SIGXCPU"):
             signal.signal(signal.SIGXCPU, signal.SIG_DFL)
@@ -67,6 +75,7 @@ class ChildMain(ABC):
         sys.setrecursionlimit(_RECURSION)
         send(answers, True)
         self.begin()
+        count = 0
         while (request := receive(requests)) is not None:
             # This sets the stack size of threads that are started from now on.
             threading.stack_size(self.prepare(request))
@@ -74,7 +83,8 @@ class ChildMain(ABC):
             thread.start()
             _limit(time.process_time() + self._seconds)
             self._watch(thread)
-            send(answers, self._answer)
+            count += 1
+            send(answers, (*self._answer, count >= _LEAST_REQUESTS and held_memory() > _MOST_MEMORY))
         os._exit(0)
 
     def _work(self, request: Any) -> None:

@@ -120,7 +120,9 @@ class ChildProcess:
                 # After Ctrl-C too, since the pending answer would be read as the answer to the next request.
                 self.stop()
                 raise
-        good, value = answer
+        good, value, is_large = answer
+        if is_large:
+            self.stop()
         if good:
             return value
         raise value

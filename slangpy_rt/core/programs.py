@@ -43,7 +43,9 @@ class Programs:
         self._stopped = False
         self._running: list[subprocess.Popen[bytes]] = []
 
-    def run(self, *commands: Sequence[str], environment: Mapping[str, str] | None = None) -> list[Result]:
+    def run(
+        self, *commands: Sequence[str], environment: Mapping[str, str] | None = None, folder: str | None = None
+    ) -> list[Result]:
         """Run commands side by side until the last has ended; what they write to standard output is lost.
 
         Parameters
@@ -52,6 +54,8 @@ class Programs:
             Each a program's path and its arguments.
         environment : mapping of str to str, optional
             Variables that are set for them, beside those of this process.
+        folder : str, optional
+            The folder that they run in.
 
         Raises
         ------
@@ -64,11 +68,11 @@ class Programs:
             started: list[subprocess.Popen[bytes]] = []
             try:
                 for command in commands:
-                    started.append(self._start(command, child_environment(environment or {})))
+                    started.append(self._start(command, child_environment(environment or {}), folder))
                 results = []
                 for process in started:
                     _, words = process.communicate(timeout=max(0.0, self._until - time.monotonic()))
-                    results.append(Result(process.returncode, words.decode(errors="replace")))
+                    results.append(Result(process.returncode, words.decode("utf-8", "backslashreplace")))
             except subprocess.TimeoutExpired:
                 raise CompileError(
                     f"{Path(commands[0][0]).name} took more than {self._seconds:g} s for the code that Slang "
@@ -88,7 +92,9 @@ class Programs:
             for process in self._running:
                 _kill(process)
 
-    def _start(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def _start(
+        self, command: Sequence[str], environment: Mapping[str, str], folder: str | None
+    ) -> subprocess.Popen[bytes]:
         import subprocess
 
         with self._lock:
@@ -97,7 +103,7 @@ class Programs:
             # In a group of their own: g++ starts other programs, which end with the group.
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                env=environment, start_new_session=True,
+                env=environment, cwd=folder, start_new_session=True,
             )  # fmt: skip
             self._running.append(process)
             return process

@@ -43,6 +43,8 @@ class Target:
     aligned_vectors : bool
         Whether behind a pointer vectors of 2 and 4 lie at multiples of their size, and those of half at multiples of
         4 bytes; in arrays each scalar lies at a multiple of its own.
+    fills_padding : bool
+        Whether behind a pointer a field may lie in the padding at the end of the struct before it; in arrays none does.
     nesting : int
         ``Caps.nesting`` of the device.
     texture_modules : tuple of str
@@ -63,6 +65,7 @@ class Target:
     flags: tuple[str, ...] = ()
     texture_modules: tuple[str, ...] = ()
     element_constants: tuple[str, ...] = ()
+    fills_padding: bool = False
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,10 @@ class TorchAdapter(Adapter):
         refuse_autograd(value)
         return placed(device, value)
 
+    def copied(self, value: torch.Tensor) -> torch.Tensor:
+        """Return a copy of a tensor, without its graph."""
+        return value.detach().clone()
+
     def packer(self, device: DeviceCore, value: torch.Tensor, access: str) -> Packer:
         """Return the packer that passes a tensor's memory to a kernel."""
         if value.is_cuda and isinstance(device.backend, ExportsMemory):

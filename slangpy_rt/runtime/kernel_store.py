@@ -21,10 +21,6 @@ from slangpy_rt.runtime.diagnostics import Diagnostics
 from slangpy_rt.slang.locate import compiler_version
 from slangpy_rt.slang.source import Source
 
-# Part of every key: raise it when a step before Slang (slang/text.py) makes another text of the same text, or a step
-# after it (``completed`` in slang/target_code.py with the files that it calls, ``exported`` in slang/emitted.py)
-# another code of the same code.
-_CODE = 16
 Strings = tuple[tuple[int, str], ...]
 # A kernel's key, which buffers it writes, and its group size.
 Place = tuple[str, tuple[bool, ...], tuple[int, int, int]]
@@ -39,6 +35,8 @@ class KernelStore:
         self._diagnostics = diagnostics
         # Weak: a kernel lives as long as a prepared call or a command list holds it, and goes with an edited module.
         self._kernels: WeakValues[Kernel] = WeakValues()
+        # Keys of loaded kernels whose code uses anything of a thread group.
+        self._grouped: set[str] = set()
         self._toolchain: str | None = None
         self._lock = threading.RLock()
         # A lock for each kernel that is being compiled, so that threads compile several at a time.
@@ -82,14 +80,21 @@ class KernelStore:
                 with self._lock:
                     self._making.pop(place, None)
 
+    def uses_groups(self, source: Source, text: str, conformances: Conformances = ()) -> bool:
+        """Return whether the code of a kernel that ``get`` returned uses anything of a thread group."""
+        return self.key(source, text, conformances) in self._grouped
+
     def key(self, source: Source, text: str, conformances: Conformances = ()) -> str:
-        """Return the cache key of generated text: everything that changes its binary is in it."""
+        """Return the cache key of generated text: everything that changes its binary is in it.
+
+        The source's digest contains that of this package's code.
+        """
         if self._toolchain is None:
             self._toolchain = self._backend.toolchain()
         target = self._backend.target
         return DiskCache.key(
             "kernel", source.digest, text, target.format, target.profile, target.entry, target.nesting,
-            self._toolchain, compiler_version(), conformances, _CODE,
+            self._toolchain, compiler_version(), conformances,
         )  # fmt: skip
 
     def _load(
@@ -106,24 +111,26 @@ class KernelStore:
         edited = _override_folder() / f"{key}.slang" if CONFIG.override else None
         if edited is not None and edited.is_file():
             log(3, f"{title}: using {edited}")
-            binary, strings = self._compile(source, edited.read_text(), key, title, info, block, conformances)
-            return self._loaded(place, binary, info, strings)
+            binary, meta = self._compile(source, edited.read_text(), key, title, info, block, conformances)
+            return self._loaded(place, binary, info, meta)
         entry = self._cache.get(key)
         if entry is None:
             with self._cache.lock(key):
                 entry = self._cache.get(key)
                 if entry is None:
-                    binary, strings = self._compile(source, text, key, title, info, block, conformances)
-                    meta = {"kind": "kernel", "title": title, "device": self._backend.name, "text": text}
-                    self._cache.put(key, meta | ({"strings": strings} if strings else {}), binary)
-                    return self._loaded(place, binary, info, strings)
+                    binary, meta = self._compile(source, text, key, title, info, block, conformances)
+                    named = {"kind": "kernel", "title": title, "device": self._backend.name, "text": text}
+                    self._cache.put(key, named | meta, binary)
+                    return self._loaded(place, binary, info, meta)
         log(3, f"{title}: cache hit {key}")
-        return self._loaded(place, entry.payload, info, entry.meta.get("strings", ()))
+        return self._loaded(place, entry.payload, info, entry.meta)
 
-    def _loaded(self, place: Place, binary: bytes, info: KernelInfo, strings: Strings) -> Kernel:
+    def _loaded(self, place: Place, binary: bytes, info: KernelInfo, meta: dict[str, Any]) -> Kernel:
         """Load a kernel, one at a time, and keep it."""
         with self._lock:
-            self._diagnostics.learn(strings)
+            self._diagnostics.learn(meta.get("strings", ()))
+            if meta.get("groups"):
+                self._grouped.add(place[0])
             return self._kernels.setdefault(place, self._backend.load(binary, info))
 
     def _compile(
@@ -135,7 +142,8 @@ class KernelStore:
         info: KernelInfo,
         block: tuple[LayoutField, ...],
         conformances: Conformances,
-    ) -> tuple[bytes, Strings]:
+    ) -> tuple[bytes, dict[str, Any]]:
+        """Compile a kernel; return its binary and what its cache entry says of the code."""
         started = time.perf_counter()
         log(4, f"{title}:\n{text}")
         self._backend.begin_compiler()
@@ -163,7 +171,8 @@ class KernelStore:
         log(5, f"{title}:\n{compiled.code.decode('utf-8', 'replace')}")
         binary = self._backend.compile(compiled.code, info.entry)
         log(3, f"{title}: compiled in {milliseconds(started)}, key {key}")
-        return binary, compiled.strings if source.prints else ()
+        meta: dict[str, Any] = {"strings": compiled.strings} if source.prints and compiled.strings else {}
+        return binary, meta | ({"groups": True} if compiled.groups else {})
 
     def forget(self) -> None:
         """Drop all kernels."""

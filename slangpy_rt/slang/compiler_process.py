@@ -5,16 +5,20 @@ Nothing here reads Slang text or interprets a request.
 
 from __future__ import annotations
 
-from collections import deque
+import weakref
+from collections import OrderedDict, deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from slangpy_rt.core.child_process import ChildProcess
 from slangpy_rt.core.disk_cache import DiskCache
-from slangpy_rt.slang.files import working_directory
+from slangpy_rt.core.paths import absolute, working_directory
 from slangpy_rt.slang.locate import find_library
 
 _NO_CACHE = DiskCache(None, 0)
+# Sessions that stay open at a time. One that holds slangpy_rt.slang takes 20 MB, beside 245 MB of Slang itself;
+# opening it again takes 0.1 s.
+_MOST_SESSIONS = 24
 
 
 class CompilerProcess(ChildProcess):
@@ -48,16 +52,31 @@ class CompilerProcess(ChildProcess):
         self._numbers = 0
         self.closed: deque[tuple[int, int]] = deque()
         self.refused: dict[str, str] = {}
+        # The open sessions by number, the least recently used one first.
+        self._open: OrderedDict[int, weakref.ref[Closable]] = OrderedDict()
         super().__init__(python, seconds, "Slang", "SLANGPY_RT_COMPILE_SECONDS")
 
     def arguments(self) -> Sequence[str]:
-        library = find_library(self._path).absolute()
+        library = absolute(find_library(self._path))
         return str(library), str(self._seconds), str(self._cache.directory or ""), str(self._cache.max_bytes)
 
     def number(self) -> int:
         """Return a number for a new session."""
         self._numbers += 1
         return self._numbers
+
+    def use(self, number: int, session: Closable) -> None:
+        """Note that an open session is used now; of too many, close the one that was not used for longest.
+
+        The thread holds the lock.
+        """
+        self._open[number] = weakref.ref(session)
+        self._open.move_to_end(number)
+        while len(self._open) > _MOST_SESSIONS:
+            _, known = self._open.popitem(last=False)
+            oldest = known()
+            if oldest is not None:
+                oldest.close()
 
     def ask(self, number: int, method: str, *args: Any) -> Any:
         """Send a request to a session and return the answer; raise the answer if it is an exception.
@@ -83,3 +102,18 @@ class CompilerProcess(ChildProcess):
             return number, numbers, working_directory(), method, args
 
         return self.answer(request)
+
+    def forked(self) -> None:
+        self._open.clear()
+        super().forked()
+
+    def _stop(self) -> None:
+        self._open.clear()
+        super()._stop()
+
+
+class Closable(Protocol):
+    """A session that opens itself again when it is used after ``close``."""
+
+    def close(self) -> None:
+        """Release the session."""

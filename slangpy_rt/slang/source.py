@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import BindError, CompileError
+from slangpy_rt.core.paths import resolved, working_directory
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import (
     Compiled,
@@ -28,9 +29,17 @@ from slangpy_rt.core.types import (
     from_json,
     to_json,
 )
+from slangpy_rt.slang.code_digest import code_digest
 from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.file_states import FileStates
-from slangpy_rt.slang.files import Places, checked, first_file, read_source, working_directory
+from slangpy_rt.slang.files import (
+    Places,
+    checked,
+    decoded,
+    first_file,
+    read_file,
+    read_source,
+)
 from slangpy_rt.slang.linked_text import check_macros, with_macros
 from slangpy_rt.slang.locate import compiler_version, shader_directory, shaders
 from slangpy_rt.slang.text import blank, undefining
@@ -43,9 +52,6 @@ Defines = tuple[tuple[str, str], ...]
 # A module's path, text (None for that of the file), macros and constants, and the recipes of linked modules.
 Recipe = tuple[str, "str | None", Defines, dict[str, Any], tuple[Any, ...]]
 
-# A number in the cache key of a module's declarations. It has to be raised when the same text gives other
-# declarations, or becomes another text for the compiler.
-_REFLECTION = 16
 # A module whose files are written while Slang reads them is loaded again: the number of attempts, and the pause
 # after each, in seconds.
 _TRIES, _PAUSE = 10, 0.02
@@ -99,7 +105,7 @@ class Source:
         The module's declarations.
     digest : str
         A digest that differs whenever the text, a file that it includes or imports, a define, a constant, a linked
-        module or the compiler differs.
+        module, the compiler or this package's code differs.
     """
 
     def __init__(
@@ -144,7 +150,7 @@ class Source:
         self._found: dict[tuple[str, ...], Any] = {}
         self._lock = threading.Lock()
         key = cache.key(
-            *("module", _REFLECTION, self.name, path, self.text, self._search_paths, defines, compiler_version()),
+            *("module", code_digest(), self.name, path, self.text, self._search_paths, defines, compiler_version()),
             target.format,
             target.entry,
             target.flags,
@@ -162,7 +168,7 @@ class Source:
         self.info: ModuleInfo = info
         self._exports: dict[str, str] = dict(kv for source in self._linked for kv in source._exports.items())
         self._exports |= export_constants(f"module '{self.name}'", self.constants, constants or {})
-        self.digest: str = cache.key(key, info.dependencies, shaders().digest, tuple(self._exports.values()))
+        self.digest: str = cache.key(key, info.dependencies, tuple(self._exports.values()))
 
     @cached_property
     def imports(self) -> tuple[str, ...]:
@@ -277,9 +283,9 @@ class Source:
         return any(source.info.prints for source in (*self._linked, self))
 
     @property
-    def waits(self) -> bool:
-        """Whether functions of this module or of a linked one may wait for other threads of their group."""
-        return any(source.info.waits for source in (*self._linked, self))
+    def groups(self) -> bool:
+        """Whether functions of this module or of a linked one may use anything of a thread group."""
+        return any(source.info.groups for source in (*self._linked, self))
 
     @property
     def statics(self) -> bool:
@@ -295,6 +301,16 @@ class Source:
         """Whether this module or a linked one imports one of ours, such as ``slangpy_rt``, which declares Tensor."""
         file = str(Path(shaders().library).with_name(f"{name}.slang"))
         return any(path == file for source in (*self._linked, self) for path, _ in source.info.dependencies)
+
+    def texts(self) -> dict[str, str]:
+        """Return the texts of the module, of linked modules, and of the files that they are made of, by path."""
+        found: dict[str, str] = {}
+        for one in (self, *self._linked):
+            found.setdefault(one.path, one.text)
+            for path, _ in one.info.dependencies:
+                if path not in found and Path(path).is_file():
+                    found[path] = decoded(f"'{path}'", read_file(path))
+        return found
 
     def changed(self) -> bool:
         """Return whether a file of this module or a linked one has other contents than when it was loaded."""
@@ -438,7 +454,7 @@ def _module_name(name: str) -> str:
 def _check_unchanged(source: Source, fresh: ModuleInfo) -> None:
     """Refuse a module whose files changed since `source` was created: results would be cached under an old key."""
     known: ModuleInfo | None = getattr(source, "info", None)
-    own = str(Path(source.path).resolve())  # the module's own text is in memory, so its file may differ
+    own = resolved(source.path)  # the module's own text is in memory, so its file may differ
     files = set(known.dependencies) ^ set(fresh.dependencies) if known else set()
     changed = sorted(path for path, _ in files if path != own)
     if changed:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,8 +51,11 @@ class Worker(ChildMain):
                 session.close()
         if closed:
             give_back_freed()
-        with suppress(OSError):  # the folder may no longer exist; absolute paths still work then
+        try:
             os.chdir(folder)
+        except OSError:
+            # It was deleted, and every relative path would raise; absolute paths mean the same anywhere.
+            os.chdir(os.path.abspath(os.sep))  # noqa: PTH100
         session = self._sessions.get(number)
         small = method != "open" and session is not None and session.target.program
         return _SMALL_STACK if small else STACK
@@ -62,7 +64,7 @@ class Worker(ChildMain):
         number, _, _, method, args = request
         if method == "open":
             self._sessions[number] = Session(self._library, *args)
-            return None
+            return self._library.build_tag
         return getattr(self._sessions[number], method)(*args)
 
 

@@ -121,7 +121,7 @@ class TensorView(Parameter):
 
     def _check_memory(self, path: str, value: torch.Tensor) -> None:
         """Refuse a tensor whose memory does not hold its values as they are, or does not fit a TensorView."""
-        if value.layout is not torch.strided or value.is_neg() or value.is_conj():
+        if value.layout is not torch.strided or value.is_neg() or value.is_conj() or value._is_zerotensor():
             raise TensorError(f"{path} is no plain tensor; pass {path}.to_dense().resolve_neg().resolve_conj().")
         shape, strides = value.shape, value.stride()
         if len(shape) > RANK:

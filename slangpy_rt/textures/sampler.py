@@ -14,6 +14,7 @@ from slangpy_rt.core.checks import short_tracebacks, whole
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.wording import in_words, meant
 from slangpy_rt.runtime.core import DeviceCore, a_device
+from slangpy_rt.runtime.pickling import reads
 
 FILTERS = ("linear", "nearest")
 MIPS = ("linear", "nearest", "none")
@@ -87,12 +88,18 @@ class Sampler(Laid):
 
     def __reduce__(self) -> tuple[Any, ...]:
         d = self.desc
-        return Sampler, (self.device, d.filter, d.wrap, d.mip, d.anisotropy, d.border, d.bias, d.least, d.most)
+        return _again, (self.device, d.filter, d.wrap, d.mip, d.anisotropy, d.border, d.bias, d.least, d.most)
 
     def __repr__(self) -> str:
         d = self.desc
         wrap = repr(d.wrap[0]) if len(set(d.wrap)) == 1 else repr(d.wrap)
         return f"Sampler({self.device.name!r}, filter={d.filter!r}, wrap={wrap}, mip={d.mip!r})"
+
+
+@reads("a sampler")
+def _again(device: DeviceCore, *values: Any) -> Sampler:
+    """Return a sampler that was pickled."""
+    return Sampler(device, *values)
 
 
 class SamplerLayout:

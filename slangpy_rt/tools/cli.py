@@ -96,7 +96,9 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     command(commands, "info", info, "devices, compilers and the kernel cache of this machine")
-    command(commands, "doctor", doctor, "try every device, and say what to install to get more of them")
+    page = command(commands, "doctor", doctor, "try every device, and say what to install to get more of them")
+    page.add_argument("--compiler", action="store_true",
+                      help="try which corrections of this build of the Slang compiler are needed")  # fmt: skip
 
     cache = commands.add_parser("cache", help="look into the kernel cache, empty it, carry it elsewhere")
     cache.set_defaults(run=partial(_help, cache))

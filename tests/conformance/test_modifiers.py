@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.calls import callable as callable_module
 from tests.depth import deep, one_device, sampled
 
 # What these tests show does not depend on the device; --deep runs them on every one.
@@ -359,3 +362,21 @@ def test_a_function_describes_itself(module: spy.Module) -> None:
     assert module.along.signature == "float along(Ray r, float x)"
     assert module.scale.return_type_name == "float3"
     assert repr(module.along.map((0,))) == "<Slang function float along(Ray r, float x)>"
+
+
+def test_constants_that_change_are_forgotten(device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions for a thousand values of a constant are not all kept; the ones that a program holds stay right."""
+    monkeypatch.setattr(callable_module, "_MAX_VARIANTS", 4)
+    text = "extern static const int k = 1; float f(float x) { return k * x; }"
+    function = spy.Module.load_from_source(device, "forgotten_constants", text).f
+    held = function.constants({"k": 0})
+    assert function.constants({"k": 0}) is held
+    made = [weakref.ref(function.constants({"k": k})) for k in range(1, 40)]
+    made += [weakref.ref(function.map(x=(k % 30,)).constants({"k": [k, k + 1]})) for k in range(40)]
+    gc.collect()
+    assert sum(each() is not None for each in made) <= 8
+    assert held(2.0) == 0
+    assert function.constants({"k": 3})(2.0) == 6
+    again = function.constants({"k": 0})
+    assert again is not held
+    assert again(2.0) == 0

@@ -270,7 +270,7 @@ def test_a_million_triangles() -> None:
     [
         ("import rays;", lambda f: f, 64),
         ("import rays;", lambda f: f.group_size(128), 128),
-        ("import rays; groupshared float s; void g() { GroupMemoryBarrierWithGroupSync(); }", lambda f: f, 256),
+        ("import rays; groupshared float s; void g() { GroupMemoryBarrierWithGroupSync(); }", lambda f: f, 64),
         ("", lambda f: f, 256),
     ],
 )

@@ -16,7 +16,7 @@ from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.target import Caps
 from slangpy_rt.core.types import Field, SlangType
-from tests.depth import deep, one_device
+from tests.depth import deep, every_device, one_device
 
 pytestmark = one_device
 
@@ -220,7 +220,7 @@ def test_whole_containers_of_structs_that_lie_alike_everywhere(device: spy.Devic
             "cuda",
             "finds 'uv' of type 'float2' at multiples of 8 bytes",
         ),
-        ("Flagged", [("n", "i4"), ("on", "?")], "spirv", "finds 'on' of type 'bool' at 4 bytes"),
+        ("Flagged", [("n", "i4"), ("on", "?")], "program", "finds 'on' of type 'bool' at 4 bytes"),
     ],
 )
 def test_whole_containers_of_structs_that_differ(
@@ -239,7 +239,8 @@ def test_whole_containers_of_structs_that_differ(
     np.testing.assert_array_equal(module[f"{low}_value"](tensor).to_numpy(), expected)
     kinds = ["tensor", "pointer"] if "pointers" in device.caps.features else ["tensor"]
     for whole in (module[f"{low}_{kind}"] for kind in kinds):
-        if device.backend.target.format != refusing:
+        target = device.backend.target
+        if refusing not in (target.format, "program" if target.fills_padding and target.format == "spirv" else ""):
             np.testing.assert_array_equal(whole(tensor, k).to_numpy(), expected)
             continue
         with pytest.raises(spy.UnsupportedError) as caught:
@@ -262,7 +263,8 @@ def test_whole_containers_of_structs_that_differ(
         ("cuda", ["half4"], "finds 'f0' of type 'half4' at multiples of 4 bytes"),
         ("cuda", ["float2[3]"], "finds 'f0' of type 'float2' at multiples of 8 bytes"),
         ("spirv", ["float2", "half3", "float4x4", "Mode"], None),
-        ("spirv", ["int", "bool3"], "finds 'f1' of type 'bool3' at 4 bytes"),
+        ("spirv", ["int", "bool3"], None),
+        ("program", ["int", "bool3"], "finds 'f1' of type 'bool3' at 4 bytes"),
         ("cpp", ["float2", "bool", "bool4", "float4x4", "Mode"], None),
     ],
 )
@@ -270,7 +272,8 @@ def test_what_lies_elsewhere_behind_pointers(target: str, fields: list[str], tol
     known = {"Mode": SlangType("enum", "Mode", "int", cases=(("Off", 0),))}
     types = [known.get(name) or element_type("test", name) for name in fields]
     struct = SlangType("struct", "S", fields=tuple(Field(f"f{k}", type_) for k, type_ in enumerate(types)))
-    kernels = target_of(target, "", "", Caps((1, 1, 1), frozenset(), frozenset()))
+    program, caps = target == "program", Caps((1, 1, 1), frozenset(), frozenset())
+    kernels = target_of("spirv" if program else target, "", "", caps, program)
     device: Any = SimpleNamespace(name="here", backend=SimpleNamespace(target=kernels))
     if told is None:
         check_native("f(S *p)", device, struct, "'S*'")
@@ -278,3 +281,74 @@ def test_what_lies_elsewhere_behind_pointers(target: str, fields: list[str], tol
     with pytest.raises(spy.UnsupportedError) as caught:
         check_native("f(S *p)", device, struct, "'S*'")
     assert str(caught.value).startswith(f"f(S *p): on here, 'S*' {told}, ")
+
+
+PADDED = """
+import slangpy_rt;
+struct A { double x; float y; }
+struct B { float3 v; A a; }
+struct C { int16_t n; A pairs[2]; }
+struct InA { A a; float t; int8_t n; }
+struct InB { B b; float t; float2 u; }
+struct InC { int8_t n; C c[2]; float t; bool on; }
+struct Last { float t; A a; }
+#define EACH(S)                                                                                              \
+    S S##_value(S s) { return s; }                                                                           \
+    float S##_tensor(Tensor<S, 1> s, int k) { return s[k].t; }                                               \
+    float S##_buffer(StructuredBuffer<S> s, int k) { return s[k].t; }                                        \
+    void S##_change(RWTensor<S, 1> to, int k) { S s = to[k]; s.t += 1; to[k] = s; }                          \
+    void S##_store(RWStructuredBuffer<S> to, int k) { S s = to[k]; s.t += 1; to[k] = s; }
+#define POINTERS(S)                                                                                          \
+    float S##_pointer(S *s, int k) { return s[k].t; }                                                        \
+    void S##_set(S *to, int k) { to[k].t += 1; }
+EACH(InA) EACH(InB) EACH(InC) EACH(Last)
+#ifdef HAS_POINTERS
+POINTERS(InA) POINTERS(InB) POINTERS(InC) POINTERS(Last)
+#endif
+"""
+PADDED_A = np.dtype([("x", "f8"), ("y", "f4")], align=True)
+PADDED_B = np.dtype([("v", "f4", 3), ("a", PADDED_A)], align=True)
+PADDED_C = np.dtype([("n", "i2"), ("pairs", PADDED_A, 2)], align=True)
+PADDED_CASES: list[Any] = [
+    ("InA", [("a", PADDED_A), ("t", "f4"), ("n", "i1")], True),
+    ("InB", [("b", PADDED_B), ("t", "f4"), ("u", "f4", 2)], True),
+    ("InC", [("n", "i1"), ("c", PADDED_C, 2), ("t", "f4"), ("on", "?")], True),
+    ("Last", [("t", "f4"), ("a", PADDED_A)], False),
+]
+
+
+@every_device
+@pytest.mark.parametrize(("name", "fields", "refused"), PADDED_CASES)
+def test_padding_at_the_end_of_nested_structs(
+    device: spy.Device, requires: Any, name: str, fields: list[Any], refused: bool
+) -> None:
+    """Whole arrays hold the fields where NumPy has them, or their functions are refused."""
+    requires("double", "int8_t", "int16_t")
+    pointers = "pointers" in device.caps.features
+    defines = {"HAS_POINTERS": 1} if pointers else {}
+    module: Any = spy.Module.load_from_source(device, "test_padded", PADDED, defines=defines)
+    data = random_bits((4,), np.dtype(fields, align=True), 7)
+    data["t"] = [3, 1, 4, 2]
+    k, tensor = np.arange(4, dtype=np.int32), spy.Tensor.from_numpy(device, data, module[name])
+    assert_same(module[f"{name}_value"](tensor).to_numpy(), data)
+    changed = data.copy()
+    changed["t"] += 1
+    every = ("tensor", "buffer", *(("pointer",) if pointers else ()))
+    for kind, writing in zip((*every, "change", "store", "set"), (*[False] * len(every), *[True] * 3), strict=True):
+        if kind == "set" and not pointers:
+            continue
+        function = module[f"{name}_{kind}"]
+        tensor = spy.Tensor.from_numpy(device, data, module[name])
+        if device.backend.target.fills_padding and refused:
+            param = function.overloads[0].params[0]
+            with pytest.raises(spy.UnsupportedError) as caught:
+                function(tensor, k)
+            told = str(caught.value)
+            assert told.startswith(f"{function.signature}: argument '{param.name}': on {device.name}, "), told
+            assert told.endswith("pass the struct itself."), told
+            continue
+        found = function(tensor, k)
+        if writing:
+            assert_same(tensor.to_numpy(), changed)
+        else:
+            np.testing.assert_array_equal(found.to_numpy(), data["t"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from _torch import module, same
 
 import slangpy_rt as spy
-from tests.depth import one_device
+from tests.depth import one_device, sampled
 
 __all__ = ["module"]  # the fixture
 
@@ -261,3 +262,53 @@ def test_a_struct_that_is_one_array(device: spy.Device) -> None:
     got.sum().backward()
     same(w.grad, torch.tensor([2.0, 0.0, 12.0]))
     np.testing.assert_array_equal(module.at(w.detach().numpy(), k.numpy()), [9, 1, 9])
+
+
+def negated() -> torch.Tensor:
+    """The numbers -4, -5 and -6, in memory 4, 5 and 6: PyTorch negates them as it reads them."""
+    found = torch.complex(torch.zeros(3), torch.tensor([4.0, 5, 6])).conj().imag
+    assert found.is_neg()
+    return found
+
+
+COPIES: dict[str, Callable[[spy.Device, torch.Tensor], Any]] = {
+    "from_numpy": lambda d, x: spy.Tensor.from_numpy(d, x),
+    "from_numpy of an instance": lambda d, x: (made := spy.Tensor.zeros(d, 3), made.from_numpy(x))[0],
+    "copy_from": lambda d, x: (made := spy.Tensor.zeros(d, 3), made.copy_from(x))[0],
+    "NDBuffer": lambda d, x: (made := spy.NDBuffer(d, "float", 3), made.copy_from(x))[0],
+    "a texture": lambda d, x: spy.Texture.from_numpy(d, x[None]).to_numpy()[0],
+    "copy_from of a texture": lambda d, x: (
+        spy.Texture.from_numpy(d, np.zeros((1, 3), np.float32)).copy_from(x[None]).to_numpy()[0]
+    ),
+    "a vector": lambda d, x: spy.float3(x),
+}
+
+
+@sampled(4)
+@pytest.mark.parametrize("way", COPIES)
+def test_tensors_that_are_negated_as_they_are_read(device: spy.Device, way: str) -> None:
+    for x in (negated(), torch._neg_view(torch.tensor([4.0, 5, 6])), negated().requires_grad_().detach()):
+        assert np.asarray(COPIES[way](device, x)).tolist() == [-4, -5, -6]
+
+
+def test_memory_that_does_not_hold_the_values_is_not_shared(module: spy.Module) -> None:
+    """Neither a call nor ``from_dlpack`` takes such memory, also after a call of a tensor like it."""
+    device, x = module.device, negated()
+    plain = x.resolve_neg()
+    torch.testing.assert_close(module.mul(plain, 1.0), plain)
+    calls: list[Callable[[], Any]] = [
+        lambda: module.mul(x, 1.0),
+        lambda: module.mul(1.0, x),
+        lambda: module.mul(torch.ones(3, requires_grad=True), x),
+        lambda: module.mul(plain, 1.0, _result=torch._neg_view(torch.zeros(3))),
+        lambda: spy.matmul(x[None], torch.ones(3, 1)),
+        lambda: spy.graphics.sample(x[None, :, None], torch.zeros(1, 2), device=device),
+    ]
+    if "zero_copy" in device.caps.features:
+        calls += [lambda: spy.Tensor.from_dlpack(device, x), lambda: spy.NDBuffer.from_dlpack(device, x)]
+        zeros = torch._efficientzerotensor(3)
+        calls += [lambda: spy.Tensor.from_dlpack(device, zeros)]
+    for call in calls:
+        with pytest.raises(spy.BindError, match="memory does not hold its values"):
+            call()
+    assert spy.Tensor.from_numpy(device, torch._efficientzerotensor(3)).tolist() == [0, 0, 0]

@@ -21,6 +21,9 @@ import slangpy_rt as spy
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.slang.corrections.swizzled_stores import SWIZZLED_STORES
+from slangpy_rt.slang.corrections.verdicts import State, Verdict
+from slangpy_rt.slang.library import Library
 from slangpy_rt.tools import cli, machine
 
 KERNEL = {"kind": "kernel", "title": "float add(float a, float b)", "device": "cpu", "text": "// kernel\n"}
@@ -368,3 +371,26 @@ def test_doctor_ends_with_0_if_a_device_works(
     monkeypatch.setattr(spy, "devices", lambda: [spy.DeviceInfo("cpu", True, None)])
     assert cli.main(["doctor"]) == 0
     assert "works   " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("states", "said", "status"),
+    [
+        (("needed", "needed"), "needed (cpp, cuda)", 0),
+        (("needed", "obsolete"), "needed (cpp); obsolete (cuda)", 1),
+        (("does not match any more", "not tried"), "does not match any more (cpp); not tried (cuda)", 1),
+        (("needed", "not tried"), "needed (cpp); not tried (cuda)", 0),
+    ],
+)
+def test_doctor_of_the_compiler(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    states: tuple[State, State],
+    said: str,
+    status: int,
+) -> None:
+    found = [Verdict(SWIZZLED_STORES, *each) for each in zip(("cpp", "cuda"), states, strict=True)]
+    monkeypatch.setattr("slangpy_rt.tools.doctor.compiler_verdicts", lambda library: found)
+    assert cli.main(["doctor", "--compiler"]) == status
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"Slang {Library(CONFIG.slang_lib).build_tag}" and lines[-1].split(maxsplit=2)[2] == said

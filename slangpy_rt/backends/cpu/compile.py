@@ -16,6 +16,7 @@ from slangpy_rt.backends.cpu.kernel import RUN_LIST, load_vector_math
 from slangpy_rt.backends.cpu.prepared import Prepared
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.core.paths import absolute
 from slangpy_rt.core.programs import Programs, Result
 
 # The most bytes of local variables. Threads have stacks of 8 MiB on Linux, and an overflow ends the process.
@@ -90,8 +91,9 @@ def compile_library(code: bytes, prepared: Prepared, programs: Programs) -> byte
             source.write_bytes(text)
             # Messages of g++ are searched in English.
             environment = {"LC_ALL": "C"} | (_zig_caches(folder) if command[1:] else {})
-            arguments = [*command, *flags, *more, str(source), "-o", str(library), "-lm"]
-            return programs.run(arguments, environment=environment)[0]
+            arguments = [*command, *flags, *more, source.name, "-o", library.name, "-lm"]
+            # zig cannot parse paths that are not UTF-8, or have backslashes, in its own lists of dependencies.
+            return programs.run(arguments, environment=environment, folder=folder)[0]
 
         result = run(text, *using)
         whole = code + RUN_LIST
@@ -142,10 +144,10 @@ def find_compiler() -> list[str] | None:
             if spec is not None and spec.submodule_search_locations:
                 zig = Path(spec.submodule_search_locations[0]) / ("zig.exe" if os.name == "nt" else "zig")
                 if zig.exists():
-                    return [str(zig), "c++"]
+                    return [absolute(zig), "c++"]
         found = shutil.which(name, path=CONFIG.path)
         if found:
-            return [found]
+            return [absolute(found)]
     return None
 
 
@@ -195,12 +197,12 @@ def _zig_caches(folder: str) -> dict[str, str]:
     """
     from platformdirs import user_cache_path
 
-    shared = user_cache_path("slangpy_rt") / "zig"
     try:
+        shared = user_cache_path("slangpy_rt") / "zig"
         shared.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError, KeyError):  # the last two without a home directory
         shared = Path(folder)
-    return {"ZIG_GLOBAL_CACHE_DIR": str(shared), "ZIG_LOCAL_CACHE_DIR": folder}
+    return {"ZIG_GLOBAL_CACHE_DIR": str(shared), "ZIG_LOCAL_CACHE_DIR": "zig"}
 
 
 def _cpu_identity() -> str:

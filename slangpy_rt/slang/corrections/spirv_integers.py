@@ -9,7 +9,12 @@ as it is.
 
 from __future__ import annotations
 
+from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.slang import spirv
+from slangpy_rt.slang.corrections.canary import Canary
+from slangpy_rt.slang.corrections.correction import Correction
+from slangpy_rt.slang.corrections.emission import Emission
+from slangpy_rt.slang.corrections.spirv_search import has, lacks
 from slangpy_rt.slang.spirv import Assembly, Words, instruction
 
 # Numbers of instructions in GLSL.std.450.
@@ -91,6 +96,12 @@ def with_negatives(code: bytes) -> bytes:
         negates = found[0] & 0xFFFF == _S_NEGATE and found[1] in narrow
         module.body += _negated(module, found, *narrow[found[1]]) if negates else [found]
     return module.bytes()
+
+
+_NO_FIELDS = (
+    "the function uses {used}, which SPIR-V for Vulkan has for 32 bits alone, of numbers of 64 bits or of vectors of "
+    "8 or 16 bits. Shift and mask the number instead, or use a device of type cuda or cpu."
+)
 
 
 def lacking_integer(code: bytes) -> str:
@@ -198,3 +209,117 @@ def _replaced(module: Assembly, words: Words, signs: dict[int, int], short: dict
     if number == _S_ABS and not signs[type_]:
         return [instruction(_COPY, type_, result, words[5])]
     return [words]
+
+
+def _repaired(code: bytes, emission: Emission) -> bytes:
+    return with_integers(code)
+
+
+def _refuse(code: bytes, emission: Emission) -> bytes:
+    if used := lacking_fields(code):
+        raise UnsupportedError(_NO_FIELDS.format(used=used))
+    return code
+
+
+def _fused(words: Words) -> bool:
+    return words[0] & 0xFFFF == spirv.EXT_INST and words[4] == _FMA
+
+
+def _absolute(words: Words) -> bool:
+    return words[0] & 0xFFFF == spirv.EXT_INST and words[4] == _S_ABS
+
+
+def _matrix(words: Words) -> bool:
+    return words[0] & 0xFFFF == _TYPE_MATRIX
+
+
+def _field(words: Words) -> bool:
+    return words[0] & 0xFFFF in _FIELDS
+
+
+def _lowest_of_16_bits(code: bytes) -> bool:
+    """Return whether FindILsb is applied to a number of 16 bits."""
+    short: set[int] = set()
+
+    def found(words: Words) -> bool:
+        op = words[0] & 0xFFFF
+        if op == spirv.TYPE_INT and words[2] == 16:
+            short.add(words[1])
+        elif op != spirv.EXT_INST and len(words) > 2 and words[1] in short:
+            short.add(words[2])
+        return op == spirv.EXT_INST and words[4] == _FIND_I_LSB and words[5] in short
+
+    return has(found)(code)
+
+
+SPIRV_MAD = Correction(
+    name="mad of integers in SPIR-V",
+    why="Slang writes Fma, which is for floats.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("spirv",),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform int *p) { p[0] = mad(p[1], p[2], p[3]); }",
+        wrong=has(_fused),
+        right=lacks(_fused),
+    ),
+)
+SPIRV_ABS = Correction(
+    name="abs of unsigned numbers in SPIR-V",
+    why="Slang writes SAbs, which takes large numbers for negative ones.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("spirv",),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform uint *p) { p[0] = abs(p[1]); }",
+        wrong=has(_absolute),
+        right=lacks(_absolute),
+    ),
+)
+SPIRV_LOWEST_BIT = Correction(
+    name="firstbitlow of 16 bits in SPIR-V",
+    why="Slang writes FindILsb of 8 and 16 bits, which is limited to 32 bits.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("spirv",),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform uint16_t *p, uniform uint *q) { q[0] = firstbitlow(p[1]); }",
+        wrong=_lowest_of_16_bits,
+        right=lambda code: lacks(lambda words: False)(code) and not _lowest_of_16_bits(code),
+    ),
+)
+SPIRV_MATRICES = Correction(
+    name="matrices of integers in SPIR-V",
+    why="Slang writes matrices of integers of 8, 16 and 64 bits, and SPIR-V has matrices of floats alone.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("spirv",),
+    applies=_repaired,
+    canary=Canary(
+        text="""
+void canary(uniform int64_t *p)
+{
+    matrix<int64_t, 2, 2> m = { p[1], p[2], p[3], p[4] };
+    p[0] = m[p[5]][1];
+}
+""",
+        wrong=has(_matrix),
+        right=lacks(_matrix),
+    ),
+)
+SPIRV_BIT_FIELDS = Correction(
+    name="bit fields in SPIR-V",
+    why="Slang writes bit field instructions of other than 32 bits, which Vulkan lacks; refused.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("spirv",),
+    applies=_refuse,
+    canary=Canary(
+        text="void canary(uniform uint64_t *p) { p[0] = bitfieldExtract(p[1], 3, 5); }",
+        wrong=has(_field),
+        right=lacks(_field),
+    ),
+)

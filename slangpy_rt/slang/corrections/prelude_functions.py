@@ -18,9 +18,13 @@ becomes ``_spy_min<uint8_t>(a_0, b_0)``. These are the defects:
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
+from slangpy_rt.slang.corrections.canary import Canary
+from slangpy_rt.slang.corrections.correction import Correction
+from slangpy_rt.slang.corrections.emission import Emission
+from slangpy_rt.slang.corrections.rounded_constants import lacking_constant, with_constants
 from slangpy_rt.slang.emitted import prelude_end
-from slangpy_rt.slang.rounded_constants import lacking_constant, with_constants
 
 _LACKING = (
     rb"(?:(I8|I16|U8|U16)_(abs|min|max|sign|fma|countbits|reversebits|firstbitlow|firstbithigh)"
@@ -229,3 +233,235 @@ def _matrix_operators(form: str) -> bytes:
 def _call(match: re.Match[bytes]) -> bytes:
     kind, name = (part for part in match.groups() if part)
     return b"_spy_%s<%s>(" % (name, _TYPES[kind])
+
+
+def _repaired(code: bytes, emission: Emission) -> bytes:
+    return with_functions(code, emission.form)
+
+
+# A call in a canary, and a declaration or definition in the prelude.
+_CALLED, _DECLARED = rb"\(%b\(", rb"(?m)^[^\n(]*\w %b\("
+
+
+def _undefined(name: bytes) -> Callable[[bytes], bool]:
+    """Return a test of code: whether it calls a function of the prelude that no line of it declares."""
+    return lambda code: re.search(_CALLED % name, code) is not None and re.search(_DECLARED % name, code) is None
+
+
+def _declared(name: bytes) -> Callable[[bytes], bool]:
+    """Return a test of code: whether it calls a function of the prelude, which is there."""
+    return lambda code: re.search(_CALLED % name, code) is not None and re.search(_DECLARED % name, code) is not None
+
+
+def _defined(text: bytes, name: bytes) -> bytes:
+    """Return a pattern of code that calls a function of the prelude, in whose definition `text` follows its name."""
+    return rb"(?s)\b%b%b.*= \(%b\(" % (name, text, name)
+
+
+_HYPERBOLIC = _defined(rb"\([^()]*\)\s*\{", b"F64_acosh")
+_SHIFT, _SHIFTS = rb"\) << \(\*", rb"operator ?<<\(const Matrix"
+NARROW_FUNCTIONS = Correction(
+    name="functions of narrow integers",
+    why="The preludes of C++ and CUDA have no functions of integers of 8 and 16 bits, which Slang calls.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp", "cuda"),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform int16_t *p) { p[0] = min(p[1], p[2]); }",
+        wrong=_undefined(b"I16_min"),
+        right=_declared(b"I16_min"),
+    ),
+)
+INTEGER_FUNCTIONS = Correction(
+    name="mad and sign of integers",
+    why="The preludes of C++ and CUDA have no fma of integers, which Slang calls for mad, and no sign.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp", "cuda"),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform int *p) { p[0] = mad(p[1], p[2], p[3]); }",
+        wrong=_undefined(b"I32_fma"),
+        right=_declared(b"I32_fma"),
+    ),
+)
+LOGARITHM = Correction(
+    name="log10 of double",
+    why="The preludes of C++ and CUDA take a float for it.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp", "cuda"),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform double *p) { p[0] = log10(p[1]); }",
+        wrong=_defined(rb"\(float \w+\)\s*\{", b"F64_log10"),
+        right=_defined(rb"\(double \w+\)\s*\{", b"F64_log10"),
+    ),
+)
+HYPERBOLIC = Correction(
+    name="acosh, asinh and atanh of double",
+    why="The preludes of C++ and CUDA do not define them.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp", "cuda"),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform double *p) { p[0] = acosh(p[1]); }",
+        wrong=lambda code: b"(F64_acosh(" in code and re.search(_HYPERBOLIC, code) is None,
+        right=_HYPERBOLIC,
+    ),
+)
+CPP_LOWEST_BIT = Correction(
+    name="firstbitlow of 64 bits in C++",
+    why="The prelude looks at 32 bits.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp",),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform uint64_t *p, uniform uint *q) { q[0] = firstbitlow(p[0]); }",
+        wrong=_defined(rb"\(uint64_t v\)[^}]*__builtin_ctz\(v\)", b"U64_firstbitlow"),
+        right=_defined(rb"\(uint64_t v\)[^}]*__builtin_ctzll\(v\)", b"U64_firstbitlow"),
+    ),
+)
+CUDA_HIGHEST_BIT = Correction(
+    name="firstbithigh of uint in CUDA",
+    why="The prelude takes the unsigned number for a signed one.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cuda",),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform uint *p) { p[0] = firstbithigh(p[1]); }",
+        wrong=_defined(rb"\(uint32_t v\)\s*\{[^}]*\(int32_t\)v < 0", b"U32_firstbithigh"),
+        right=_defined(rb"\(uint32_t v\)\s*\{(?:(?!int32_t\)v)[^}])*\}", b"U32_firstbithigh"),
+    ),
+)
+CUDA_UNSIGNED = Correction(
+    name="abs, min and max of uint64_t in CUDA",
+    why="The prelude returns signed numbers.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cuda",),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform uint64_t *p) { p[0] = min(p[1], p[2]); }",
+        wrong=rb"(?s)\bint64_t U64_min\(.*\(U64_min\(",
+        right=rb"(?s)\buint64_t U64_min\(.*\(U64_min\(",
+    ),
+)
+ROUNDING = Correction(
+    name="round",
+    why="The preludes of C++ and CUDA round ties away from zero, where other targets round to the even neighbour.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp", "cuda"),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform float *p) { p[0] = round(p[1]); }",
+        wrong=_defined(rb"\(float \w+\)\s*\{\s*return ::roundf", b"F32_round"),
+        right=_defined(rb"\(float \w+\)\s*\{\s*return ::(?:rintf|nearbyintf|roundevenf)", b"F32_round"),
+    ),
+)
+LEAST_INTEGER = Correction(
+    name="the least 64-bit integer",
+    why="Slang writes -9223372036854775808LL, the negative of a number that C++ does not have.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp", "cuda"),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform int64_t *p) { p[0] = -9223372036854775808LL; }",
+        wrong=rb"= -9223372036854775808LL;",
+        right=rb"= (?:\(?-9223372036854775807LL|INT64_MIN|int64_t\(0x8)",
+    ),
+)
+MACROS = Correction(
+    name="names of macros",
+    why="Slang adds numbers to names, which may become those of macros of math.h: M_PI_2.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp", "cuda"),
+    applies=_repaired,
+    canary=Canary(
+        text="""
+float first(float M_PI) { return sin(M_PI) + M_PI; }
+float second(float M_PI) { return cos(M_PI) + M_PI; }
+float third(float M_PI) { return tan(M_PI) + M_PI; }
+void canary(uniform float *p) { p[0] = third(second(first(p[1]))); }
+""",
+        wrong=lambda code: re.search(rb"float M_PI_2\b", code) is not None and b"#undef M_PI_2" not in code,
+        right=rb"third_\d+\(float (?!M_PI_[24]\b)\w+\)",
+    ),
+)
+CPP_CLOCK = Correction(
+    name="clocks in C++",
+    why="The code of getRealtimeClock lacks the header <chrono>.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp",),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform uint *p) { p[0] = getRealtimeClockLow(); }",
+        wrong=lambda code: b"std::chrono" in code and b"#include <chrono>" not in code,
+        right=lambda code: b"canary" in code and (b"std::chrono" not in code or b"#include <chrono>" in code),
+    ),
+)
+CUDA_CHARS = Correction(
+    name="vectors of int8_t in CUDA",
+    why="Slang makes them of char and int8_t, of which no function of CUDA takes both.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cuda",),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform int8_t2 *p) { p[0] = int8_t2(p[1].x, 3); }",
+        wrong=rb"make_char2 ?\([^;\n]*\bint8_t\(3\)",
+        right=rb"make_char2 ?\([^;\n]*\bchar\(3\)",
+    ),
+)
+MATRIX_OPERATORS = Correction(
+    name="operators of matrices",
+    why="The preludes of C++ and CUDA lack shifts and logical operators of matrices, which Slang writes.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp", "cuda"),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform int2x2 *p) { p[0] = p[1] << p[2]; }",
+        wrong=lambda code: re.search(_SHIFT, code) is not None and re.search(_SHIFTS, code) is None,
+        right=_SHIFTS,
+    ),
+)
+CPP_NEGATIVE = Correction(
+    name="negatives of matrices in C++",
+    why="The prelude's operator does not compile.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp",),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform float2x2 *p) { p[0] = -p[1]; }",
+        wrong=lambda code: _MATRIX_DEFECT[0] in code,
+        right=lambda code: b"= - *" in code and _MATRIX_DEFECT[0] not in code,
+    ),
+)
+CONSTANTS = Correction(
+    name="constants of double",
+    why="Slang rounds constants in functions of double, and in their derivatives, to float.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp", "cuda"),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform double *p) { p[0] = exp10(p[1]); }",
+        wrong=rb"exp10_\d+\(double x_0\)\s*\{[^}]*2\.30258512496948242",
+        right=rb"exp10_\d+\(double x_0\)\s*\{[^}]*(?:2\.302585092994045|F64_exp10)",
+    ),
+)
+# In the order of this file's docstring. They have one function, which is applied once.
+PRELUDE_FUNCTIONS = (
+    NARROW_FUNCTIONS, INTEGER_FUNCTIONS, HYPERBOLIC, LOGARITHM, CPP_LOWEST_BIT, CUDA_HIGHEST_BIT, CUDA_UNSIGNED,
+    CUDA_CHARS, ROUNDING, MATRIX_OPERATORS, CPP_NEGATIVE, CONSTANTS, LEAST_INTEGER, MACROS, CPP_CLOCK,
+)  # fmt: skip

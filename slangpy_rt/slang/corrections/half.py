@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 
+from slangpy_rt.slang.corrections.canary import Canary
+from slangpy_rt.slang.corrections.correction import Correction
 from slangpy_rt.slang.emitted import prelude_end
 
 _USED = re.compile(rb"\b(?:half|F16_\w+|f16tof32|f32tof16|U16_ashalf)\b")
@@ -144,3 +146,18 @@ def _text() -> bytes:
         for name in _BINARY
     )
     return b"".join((*pieces, _OTHERS))
+
+
+HALF = Correction(
+    name="half in C++",
+    why="The prelude rounds ties away from zero, and its half lacks operators.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp",),
+    applies=lambda code, emission: with_half(code),
+    canary=Canary(
+        text="void canary(uniform float *values) { values[0] = f32tof16(values[0] + 2049); }",
+        wrong=(0x6801,),
+        right=(0x6800,),
+    ),
+)

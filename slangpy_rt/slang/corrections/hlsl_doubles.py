@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import re
 
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.slang.corrections.canary import Canary
+from slangpy_rt.slang.corrections.correction import Correction
+from slangpy_rt.slang.corrections.emission import Emission
+
 # The functions for which DXC 1.8 warns of a "conversion from larger type 'double' to smaller type 'float'", and
 # ``dot``, which its validator refuses. ``atan2`` precedes its prefix ``atan``, and so on.
 _CALL = re.compile(
@@ -29,6 +34,12 @@ _OWN = re.compile(r"_\d+$")
 _TYPE = re.compile(r"(?:bool|u?int(?:16_t|64_t)?|half|float(?:16_t)?)(?:[1-4](?:x[1-4])?)?")
 _OPERAND = re.compile(r"[\w.]*")
 _CLOSES = {"(": ")", "[": "]"}
+
+
+_NARROWED = (
+    "the function uses {used} of double, which HLSL has for floats alone. Use float, or a device of type vulkan, "
+    "cuda or cpu."
+)
 
 
 def narrows_double(code: bytes) -> str:
@@ -68,3 +79,24 @@ def _end(text: str, at: int) -> int:
         if not depth:
             return k
     return len(text)
+
+
+def _refuse(code: bytes, emission: Emission) -> bytes:
+    if used := narrows_double(code):
+        raise UnsupportedError(_NARROWED.format(used=used))
+    return code
+
+
+HLSL_DOUBLES = Correction(
+    name="functions of double in HLSL",
+    why="Slang writes sin(x) of a double x into HLSL, where the argument silently becomes a float; refused.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("hlsl",),
+    applies=_refuse,
+    canary=Canary(
+        text="void canary(uniform RWStructuredBuffer<double> p) { p[0] = sin(p[1]); }",
+        wrong=rb"= sin\(\w+\[int\(1\)\]\);",
+        right=rb"error\[E\d+\]|double\(sin\(float\(",
+    ),
+)

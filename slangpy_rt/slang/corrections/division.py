@@ -15,6 +15,9 @@ import re
 from collections.abc import Iterator
 
 from slangpy_rt.slang import spirv
+from slangpy_rt.slang.corrections.canary import Canary
+from slangpy_rt.slang.corrections.correction import Correction
+from slangpy_rt.slang.corrections.spirv_search import has
 from slangpy_rt.slang.emitted import prelude_end
 from slangpy_rt.slang.spirv import Assembly, Words, instruction
 
@@ -279,3 +282,39 @@ def _defined(module: Assembly, types: dict[int, Words], words: Words) -> Iterato
         yield instruction(_SELECT, type_, chosen, least, negated, divided)
         divided = chosen
     yield instruction(_SELECT, type_, result, zero, constant(-1), divided)
+
+
+def _divides(words: Words) -> bool:
+    return words[0] & 0xFFFF in _DIVISIONS
+
+
+def _unguarded(code: bytes) -> bool:
+    """Return whether SPIR-V divides by a number that no OpSelect chose."""
+    chosen: set[int] = set()
+
+    def divides(words: Words) -> bool:
+        if words[0] & 0xFFFF == _SELECT:
+            chosen.add(words[2])
+        return _divides(words) and words[4] not in chosen
+
+    return has(divides)(code)
+
+
+def _compares(code: bytes) -> bool:
+    """Return whether the function ``canary`` in text compares something with 0."""
+    return re.search(rb"== *\(?(?:int\(0\)|0)\b", code[code.rfind(b"canary") :]) is not None
+
+
+DIVISION = Correction(
+    name="integer division",
+    why="A division by zero ends the process in C++, and is undefined in CUDA and SPIR-V.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp", "cuda", "spirv"),
+    applies=lambda code, emission: with_division(code, emission.form),
+    canary=Canary(
+        text="void canary(uniform int *p, uniform int a, uniform int b) { p[0] = a / b; p[1] = a % b; }",
+        wrong=lambda code: re.search(rb"a_0 [/%] b_0;", code) or _unguarded(code),
+        right=lambda code: _compares(code) or (has(_divides)(code) and not _unguarded(code)),
+    ),
+)

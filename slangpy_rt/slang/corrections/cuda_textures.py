@@ -10,6 +10,10 @@ import re
 from functools import cache
 from pathlib import Path
 
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.slang.corrections.canary import Canary
+from slangpy_rt.slang.corrections.correction import Correction
+from slangpy_rt.slang.corrections.emission import Emission
 from slangpy_rt.slang.emitted import prelude_end
 from slangpy_rt.slang.locate import shader_directory
 
@@ -86,3 +90,92 @@ def _with_layers(body: bytes) -> bytes:
 @cache
 def _header() -> bytes:
     return b"\n" + (Path(shader_directory()) / "_spy_cuda_textures.hpp").read_bytes()
+
+
+def _repaired(code: bytes, emission: Emission) -> bytes:
+    return with_cuda_textures(code)
+
+
+def refuse_methods(code: bytes, emission: Emission) -> bytes:
+    """Return CUDA code as it is; raise UnsupportedError if it calls what ``lacking_method`` finds."""
+    if used := lacking_method(code):
+        raise UnsupportedError(NO_METHOD.format(used=used))
+    return code
+
+
+CUDA_LAYERS = Correction(
+    name="layers of textures in CUDA",
+    why="Slang takes the layer below a number between two, where other targets take the nearest.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cuda",),
+    applies=_repaired,
+    canary=Canary(
+        text="""
+void canary(uniform Texture2DArray<float4> t, uniform SamplerState s, uniform float *p)
+{
+    p[0] = t.SampleLevel(s, float3(p[1], p[2], p[3]), 0).w;
+}
+""",
+        wrong=rb"tex2DLayeredLod<float4 *>\([^;\n]*, int\(",
+        right=rb"tex2DLayeredLod<float4 *>\([^;\n]*, int\((?:rint|round)",
+    ),
+)
+CUDA_SIZES = Correction(
+    name="sizes of layered textures in CUDA",
+    why="GetDimensions gives 0 layers.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cuda",),
+    applies=_repaired,
+    canary=Canary(
+        text="""
+void canary(uniform Texture2DArray<float4> t, uniform uint *p)
+{
+    uint width, height, layers;
+    t.GetDimensions(width, height, layers);
+    p[0] = layers;
+}
+""",
+        wrong=rb"array_size not available in CUDA",
+        right=rb"error\[E\d+\]|txq\.array_size\.",
+    ),
+)
+CUDA_OFFSETS = Correction(
+    name="offsets of Gather in CUDA",
+    why="Slang leaves the offset of Gather out without a message; refused.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cuda",),
+    applies=refuse_methods,
+    canary=Canary(
+        text="""
+void canary(uniform Texture2D<float4> t, uniform SamplerState s, uniform float4 *p)
+{
+    p[0] = t.Gather(s, p[1].xy, int2(1, 1));
+}
+""",
+        wrong=rb"tex2Dgather<float4 *>\(\(t_0\), \(\(\w+\)\)\.x, \(\(\w+\)\)\.y, 0\)",
+        right=rb"error\[E\d+\]",
+    ),
+)
+CUDA_LEVELS = Correction(
+    name="numbers of levels in CUDA",
+    why="GetDimensions gives 0 levels; refused.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cuda",),
+    applies=refuse_methods,
+    canary=Canary(
+        text="""
+void canary(uniform Texture2D<float4> t, uniform uint *p)
+{
+    uint width, height, levels;
+    t.GetDimensions(1, width, height, levels);
+    p[0] = levels;
+}
+""",
+        wrong=rb"num_mipmap_levels not available in CUDA",
+        right=rb"error\[E\d+\]|txq\.num_mipmap_levels\.",
+    ),
+)

@@ -7,6 +7,9 @@ and Slang may split a struct into several variables. They cannot be told from ot
 from __future__ import annotations
 
 from slangpy_rt.slang import spirv
+from slangpy_rt.slang.corrections.canary import Canary
+from slangpy_rt.slang.corrections.correction import Correction
+from slangpy_rt.slang.corrections.spirv_search import has, lacks
 from slangpy_rt.slang.spirv import Assembly, instruction
 
 _ARRAY, _STRUCT, _POINTER, _VARIABLE = 28, 30, 32, 59
@@ -52,3 +55,26 @@ def with_zeros(code: bytes) -> bytes:
     module.body = [zeroed(words) if lacks(words, _FUNCTION) else words for words in module.body]
     module.head += made
     return module.bytes()
+
+
+def _unset(words: spirv.Words) -> bool:
+    return words[0] == 4 << 16 | _VARIABLE and words[3] in (_PRIVATE, _FUNCTION)
+
+
+SPIRV_ZEROS = Correction(
+    name="static variables in SPIR-V",
+    why="Static variables have no initial value, so that they begin as anything instead of zero.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("spirv",),
+    applies=lambda code, emission: with_zeros(code) if emission.statics else code,
+    canary=Canary(
+        text="""
+static float total;
+void add(float x) { total += x; }
+void canary(uniform float *p) { add(p[1]); add(p[2]); p[0] = total; }
+""",
+        wrong=has(_unset),
+        right=lacks(_unset),
+    ),
+)

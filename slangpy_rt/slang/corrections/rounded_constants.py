@@ -10,6 +10,11 @@ from __future__ import annotations
 
 import re
 
+from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.slang.corrections.canary import Canary
+from slangpy_rt.slang.corrections.correction import Correction
+from slangpy_rt.slang.corrections.emission import Emission
+
 # The rounded value that Slang writes for a constant of double, and the right value.
 CONSTANTS = {
     3.1415927410125732: 3.141592653589793,  # pi
@@ -50,6 +55,12 @@ _LITERAL = re.compile(
 )
 
 
+_ROUNDED = (
+    "the function uses {used} of double, in which Slang rounds a constant to float, and this device compiles by "
+    "itself, so that ours cannot be put there. Use float, or a device of type vulkan, cuda or cpu."
+)
+
+
 def derived(name: str) -> str:
     """Return the function of which Slang's function `name` in SPIR-V is a derivative, or an empty string.
 
@@ -60,7 +71,7 @@ def derived(name: str) -> str:
 
 
 def with_constants(code: bytes) -> tuple[bytes, bool]:
-    """Return C++ or CUDA code with the right constants, and whether it now calls functions of ``cpp_functions``.
+    """Return C++ or CUDA code with the right constants, and whether it now calls functions of ``prelude_functions``.
 
     These are ``_spy_exp10<double>``, ``_spy_sinpi<double>``, ``_spy_cospi<double>`` and ``_spy_tanpi<double>``, which
     become the bodies of ``exp10_0`` and so on.
@@ -127,3 +138,42 @@ def _end(code: bytes, at: int) -> int:
         if not depth:
             return match.end()
     return len(code)
+
+
+def check_constants(used: str) -> None:
+    """Refuse code with a rounded constant, for a device that compiles Slang text itself.
+
+    Parameters
+    ----------
+    used : str
+        The name of the function that contains it; empty if there is none.
+
+    Raises
+    ------
+    UnsupportedError
+        If the name is not empty.
+    """
+    if used:
+        raise UnsupportedError(_ROUNDED.format(used=used))
+
+
+def _refuse(code: bytes, emission: Emission) -> bytes:
+    check_constants(lacking_constant(code))
+    return code
+
+
+HLSL_CONSTANTS = Correction(
+    name="constants of double in HLSL",
+    why="Slang rounds constants in functions of double, and in their derivatives, to float; refused.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("hlsl",),
+    applies=_refuse,
+    canary=Canary(
+        text="""
+void canary(uniform RWStructuredBuffer<double> p) { p[0] = fwd_diff(exp2)(diffPair(p[1], 1.0)).d; }
+""",
+        wrong=rb"0\.69314718246459961",
+        right=rb"0\.6931471805599453",
+    ),
+)

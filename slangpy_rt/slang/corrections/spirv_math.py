@@ -16,7 +16,11 @@ from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
 from slangpy_rt.slang import spirv
-from slangpy_rt.slang.rounded_constants import CONSTANTS, PI, PRODUCTS, derived
+from slangpy_rt.slang.corrections.canary import Canary
+from slangpy_rt.slang.corrections.correction import Correction
+from slangpy_rt.slang.corrections.emission import Emission
+from slangpy_rt.slang.corrections.rounded_constants import CONSTANTS, PI, PRODUCTS, derived
+from slangpy_rt.slang.corrections.spirv_search import has, lacks, uses
 from slangpy_rt.slang.spirv import Assembly, Functions, Words, instruction
 
 # Instructions by their number in GLSL.std.450. The specification demands of the operands of these "a scalar or vector
@@ -250,3 +254,66 @@ def _calls(module: Assembly, use: Use, function: int, double: int) -> Iterator[W
         parts.append(module.new_id())
         yield instruction(spirv.FUNCTION_CALL, double, parts[-1], function, *taken)
     yield instruction(spirv.COMPOSITE_CONSTRUCT, type_, result, *parts)
+
+
+def _repaired(code: bytes, emission: Emission) -> bytes:
+    return with_doubles(code, emission.double_math)
+
+
+def _sine(words: Words) -> bool:
+    return words[0] & 0xFFFF == spirv.EXT_INST and LACKING.get(words[4]) == "Sin"
+
+
+def _narrowed_power(code: bytes) -> bool:
+    """Return whether a number becomes a double that is the result of Exp2."""
+    powers: set[int] = set()
+
+    def found(words: Words) -> bool:
+        op = words[0] & 0xFFFF
+        if op == spirv.EXT_INST and words[4] == _EXP2:
+            powers.add(words[2])
+        return op == spirv.F_CONVERT and words[3] in powers
+
+    return has(found)(code)
+
+
+_DEGREES = struct.unpack("<2I", struct.pack("<d", 57.295780181884766))
+SPIRV_DOUBLES = Correction(
+    name="functions of double in SPIR-V",
+    why="Slang writes instructions of GLSL.std.450 for double, which has them for 16 and 32 bits alone.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("spirv",),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform double *p) { p[0] = sin(p[1]); }",
+        wrong=has(_sine),
+        right=lacks(_sine),
+    ),
+)
+SPIRV_POWERS = Correction(
+    name="exp2 of double in SPIR-V",
+    why="Slang computes exp2 of a double as that of a float.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("spirv",),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform double *p) { p[0] = exp2(p[1]); }",
+        wrong=_narrowed_power,
+        right=lambda code: lacks(_sine)(code) and not _narrowed_power(code),
+    ),
+)
+SPIRV_CONSTANTS = Correction(
+    name="constants of double in SPIR-V",
+    why="Slang rounds constants in functions of double, and in their derivatives, to float.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("spirv",),
+    applies=_repaired,
+    canary=Canary(
+        text="void canary(uniform double *p) { p[0] = fwd_diff(degrees)(diffPair(p[1], 1.0)).d; }",
+        wrong=uses(_DEGREES, _F_MUL),
+        right=uses(struct.unpack("<2I", struct.pack("<d", 57.29577951308232)), _F_MUL),
+    ),
+)

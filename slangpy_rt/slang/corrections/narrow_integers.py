@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 
+from slangpy_rt.slang.corrections.canary import Canary
+from slangpy_rt.slang.corrections.correction import Correction
 from slangpy_rt.slang.emitted import prelude_end
 
 _NARROW = re.compile(rb"\b(?:u?int(?:8|16)_t|u?char|u?short|short[234])\b")
@@ -214,3 +216,20 @@ def _closed(brackets: re.Pattern[bytes], text: bytes, at: int) -> int:
         if depth == 0:
             return found.end()
     return len(text)
+
+
+NARROW_INTEGERS = Correction(
+    name="narrow integers",
+    why="C++ and CUDA compute with integers of 8 and 16 bits in 32 bits, so that sums do not wrap around.",
+    upstream="not reported",
+    affects=("2026.12", "2026.14.1"),
+    targets=("cpp", "cuda"),
+    applies=lambda code, emission: with_narrow_integers(code, emission.form),
+    canary=Canary(
+        text="""
+void canary(uniform uint16_t *p, uniform uint16_t a, uniform uint16_t b) { p[0] = (a + b) >> uint16_t(1); }
+""",
+        wrong=rb"= \(a_0 \+ b_0\) >> ",
+        right=rb"(?:uint16_t|ushort)\(a_0 \+ b_0\)",
+    ),
+)

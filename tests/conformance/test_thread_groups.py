@@ -1,0 +1,212 @@
+"""Called functions that share memory, wait or exchange values within a thread group: a thread runs one element."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+from tests.conformance._cuda_text import compiled_for_cuda
+from tests.depth import deep, one_in, sampled
+
+# 32 values are shared: SlangPy runs such functions in groups of 32 threads as well.
+IMPORTED = """
+#define PASTE(A, B) A##B
+PASTE(group, shared) float other_values[32];
+public float far(float x, uint i)
+{
+    other_values[i % 32] = x;
+    PASTE(GroupMemory, BarrierWithGroupSync)();
+    float sum = 0;
+    for (int k = 0; k < 32; ++k)
+        sum += other_values[k];
+    return sum;
+}
+"""
+TEXT = """
+import test_thread_groups_far;
+groupshared float values[32];
+float direct(float x, uint i)
+{
+    values[i % 32] = x;
+    GroupMemoryBarrierWithGroupSync();
+    float sum = 0;
+    for (int k = 0; k < 32; ++k)
+        sum += values[k];
+    return sum;
+}
+float called(float x, uint i) { return direct(x, i); }
+float imported(float x, uint i) { return far(x, i); }
+#define SUM(x, i) direct(x, i)
+float by_macro(float x, uint i) { return SUM(x, i); }
+T generic<T : __BuiltinFloatingPointType>(T x, uint i) { return T(direct(x.toFloat(), i)); }
+interface ISum { float sum(float x, uint i); }
+struct Shared : ISum
+{
+    float factor;
+    float sum(float x, uint i) { return factor * direct(x, i); }
+    float method(float x, uint i) { return sum(x, i); }
+    static float own(float x, uint i) { return direct(x, i); }
+}
+float by_interface<S : ISum>(S s, float x, uint i) { return s.sum(x, i); }
+float switched(float x, uint i)
+{
+    __target_switch
+    {
+    case spirv: return direct(x, i);
+    case cuda: return direct(x, i);
+    case hlsl: return direct(x, i);
+    default: return 0;
+    }
+}
+float changed(inout float x, uint i) { x = direct(x, i); return x; }
+[Differentiable] float weighted(float x, no_diff uint i, float w) { return x * w * no_diff direct(1, i); }
+float apart(float x, uint i) { return 2 * x + i; }
+float WaveHeight(float x, uint i) { return apart(x, i); }
+"""
+FORMS = ("direct", "called", "imported", "by_macro", "generic<float>", "Shared.own", "switched")
+LANES = """
+uint lanes(float x) { return WaveGetLaneCount(); }
+uint lane(float x) { return WaveGetLaneIndex(); }
+uint by_assembly(float x)
+{
+    __target_switch
+    {
+    case spirv:
+        return spirv_asm {
+            OpCapability GroupNonUniform;
+            result:$$uint = OpLoad builtin(SubgroupLocalInvocationId:uint)
+        };
+    default: return WaveGetLaneIndex();
+    }
+}
+float sum(float x) { return WaveActiveSum(x); }
+bool first(float x) { return WaveIsFirstLane(); }
+float before(float x) { return WavePrefixSum(x); }
+float quad(float x) { return QuadReadAcrossX(x); }
+float read(float x) { return WaveReadLaneAt(x, 1); }
+"""
+
+
+@pytest.fixture
+def module(device: spy.Device, requires: Any, tmp_path: Path) -> Any:
+    requires("groups")
+    (tmp_path / "test_thread_groups_far.slang").write_text(IMPORTED)
+    path = tmp_path / "test_thread_groups.slang"
+    path.write_text(TEXT)
+    return spy.Module.load_from_file(device, path)
+
+
+def sums(x: np.ndarray) -> np.ndarray:
+    """The sum of each 32 values, for each of them."""
+    return np.repeat(x.reshape(-1, 32).sum(1), 32).reshape(x.shape)
+
+
+@sampled(1)
+@pytest.mark.parametrize("name", one_in(2, FORMS))
+def test_shared_memory(module: Any, name: str) -> None:
+    x, i = np.arange(64, dtype=np.float32), np.arange(64, dtype=np.uint32)
+    owner, _, method = name.rpartition(".")
+    function = getattr(module[owner], method) if owner else module[name]
+    np.testing.assert_array_equal(function(x, i), sums(x))
+
+
+@pytest.mark.parametrize("way", ["interface", "method", "inout", "transposed", "list", "tape"])
+def test_shared_memory_in_other_calls(device: spy.Device, module: Any, way: str) -> None:
+    x, i = np.arange(64, dtype=np.float32), np.arange(64, dtype=np.uint32)
+    tensor, out = spy.Tensor.from_numpy(device, x), spy.Tensor.zeros(device, 64)
+    if way == "interface":
+        found = module.by_interface(module.Shared(factor=2.0), x, i) / 2
+    elif way == "method":
+        found = module.Shared.method(module.Shared(factor=3.0), x, i) / 3
+    elif way == "inout":
+        module.changed(tensor, i)
+        found = tensor.to_numpy()
+    elif way == "transposed":
+        x, i = np.arange(4096, dtype=np.float32).reshape(64, 64), np.arange(4096, dtype=np.uint32).reshape(64, 64)
+        turned = spy.Tensor.from_numpy(device, np.ascontiguousarray(x.T)).T
+        found = module.direct(turned, i).to_numpy()
+    elif way == "list":
+        commands = spy.CommandList(device)
+        module.direct.append_to(commands, tensor, spy.Tensor.from_numpy(device, i), _result=out)
+        commands.submit()
+        found = out.to_numpy()
+    else:
+        found = module.direct(x.reshape(2, 32), i.reshape(2, 32)).reshape(64)
+        x = x.reshape(64)
+    np.testing.assert_array_equal(found, sums(x))
+
+
+@pytest.mark.parametrize("form", ["sum", "rows", "columns"])
+def test_gradients(device: spy.Device, module: Any, form: str) -> None:
+    """Of a value that all elements share: its gradient is a sum, to which threads of several elements would add."""
+    shape = (64,) if form == "sum" else (64, 32)
+    x = np.random.default_rng(5).normal(size=shape).astype(np.float32)
+    i = spy.Tensor.from_numpy(device, np.arange(x.size, dtype=np.uint32).reshape(shape))
+    w = np.ones({"sum": (1,), "rows": (64, 1), "columns": (1, 32)}[form], np.float32) * 2
+    tensors = [spy.Tensor.from_numpy(device, a).with_grads() for a in (x, w)]
+    result = spy.Tensor.zeros(device, shape).with_grads(grad_in=spy.Tensor.full(device, shape, 1.0, "float"))
+    module.weighted.bwds(tensors[0], i, tensors[1].broadcast_to(shape), _result=result)
+    np.testing.assert_allclose(tensors[0].grad.to_numpy(), np.broadcast_to(w * 32, shape), rtol=1e-5)
+    kept = {"sum": (0,), "rows": (1,), "columns": (0,)}[form]
+    np.testing.assert_allclose(tensors[1].grad.to_numpy(), 32 * x.sum(kept, keepdims=True), rtol=1e-4, atol=1e-3)
+
+
+@sampled(1)
+@pytest.mark.parametrize("size", [64, pytest.param(61, marks=deep)])
+def test_waves(device: spy.Device, requires: Any, size: int) -> None:
+    requires("groups", "wave")
+    module: Any = spy.Module.load_from_source(device, "test_thread_groups_lanes", LANES)
+    x = np.arange(1, size + 1, dtype=np.float32)
+    lanes = int(module.lanes(x)[0])
+    lane = np.arange(size) % lanes
+    waves = [x[k : k + lanes] for k in range(0, size, lanes)]
+    whole = size // lanes * lanes
+    wanted = {
+        "lane": lane,
+        "by_assembly": lane,
+        "sum": np.concatenate([np.full(len(w), w.sum()) for w in waves]),
+        "first": lane == 0,
+        "before": np.concatenate([np.cumsum(w) - w for w in waves]),
+        "read": np.concatenate([np.full(len(w), w[1]) for w in waves]),
+    }
+    for name, values in wanted.items():
+        np.testing.assert_array_equal(module[name](x), values, err_msg=name)
+    np.testing.assert_array_equal(module.quad(x)[:whole], x[:whole].reshape(-1, 2)[:, ::-1].reshape(whole))
+
+
+def test_other_functions_of_the_module(device: spy.Device, module: Any) -> None:
+    """A thread still runs several elements of a function that reaches nothing of the kind."""
+    x, i = np.arange(61, dtype=np.float32), np.arange(61, dtype=np.uint32)
+    for name in ("apart", "WaveHeight"):
+        np.testing.assert_array_equal(module[name](x, i), 2 * x + i)
+        assert "_spy_neighbours" in module[name].source(x, i)
+    assert "_spy_neighbours" not in module.direct.source(x, i)
+    assert "[numthreads(32, 1, 1)]" in module.direct.source(x, i)
+    assert "[numthreads(64, 1, 1)]" in module.direct.group_size(64).source(x, i)
+
+
+def test_kernels_of_the_disk_cache(device: spy.Device, requires: Any) -> None:
+    """What the code of a kernel uses is in its cache entry."""
+    requires("groups", "wave")
+    text = "uint lane(float x) { return WaveGetLaneIndex(); } float twice(float x) { return 2 * x; }"
+    x, found = np.arange(64, dtype=np.float32), []
+    for _ in range(2):
+        with spy.Device(device.backend.name) as opened:
+            module: Any = spy.Module.load_from_source(opened, "test_thread_groups_cache", text)
+            found.append((module.lane(x).tolist(), module.lane.source(x), module.twice.source(x)))
+    assert found[0] == found[1] and found[0][0][1] == 1
+
+
+@deep
+def test_kernels_compile_for_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    def calls(device: spy.Device, module: Any) -> None:
+        x = spy.Tensor.zeros(device, 64)
+        for name in ("lane", "sum", "first", "quad", "twice"):
+            module[name](x)
+            assert ("_spy_neighbours" in module[name].source(x)) == (name == "twice")
+
+    assert compiled_for_cuda(LANES + "float twice(float x) { return 2 * x; }", calls, monkeypatch) >= 6
