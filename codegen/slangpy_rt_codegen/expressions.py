@@ -205,19 +205,29 @@ def sum_variables(spec: CallSpec, *accesses: str) -> str:
 
 def summed_type(spec: CallSpec, o: Operand) -> str:
     """Return the type of the variable in which a thread adds up a gradient."""
-    if spec.entry == "range":
-        # A range may be all of the call; a half that is added to one at a time stays at 2048 times as much.
-        return _HALVES.sub("float", o.type)
-    return f"vector<{o.scalar}, {spec.width}>" if spec.width > 1 and is_wide(o) else o.type
+    # A half to which others are added one at a time stays at 2048 times as much.
+    if spec.entry != "range" and spec.width > 1 and is_wide(o):
+        return f"vector<{_HALVES.sub('float', o.scalar)}, {spec.width}>"
+    return _HALVES.sub("float", o.type)
 
 
 def sum_addition(spec: CallSpec, o: Operand, place: str = "") -> str:
     """Return the statement that adds a thread's sum to a gradient in memory; `place` is the sum's in an array."""
-    value = f"_spy_s_{o.name}{place}"
-    if spec.entry == "range":
-        value = value if summed_type(spec, o) == o.type else f"{o.type}({value})"
-        return f"{o.type}._spy_scatter({address_of(spec, o)}, {value});"
-    return f"{summed_type(spec, o)}._spy_scatter({address_of(spec, o)}, {value});"
+    type_, address = sum_target(spec, o)
+    return f"{type_}._spy_scatter({address}, _spy_s_{o.name}{place});"
+
+
+def sum_target(spec: CallSpec, o: Operand, whole: bool = False) -> tuple[str, str]:
+    """Return the type in which a thread's sum of a gradient is added to memory, and the address.
+
+    The memory of a half that several threads add to holds a float (``slangpy_rt.arguments.exact``). ``whole`` asks
+    for the address of the gradient instead of that of the element.
+    """
+    type_ = _HALVES.sub("float", o.type)
+    address = f"_spy_call.v_{o.name}" if whole else address_of(spec, o)
+    if type_ != o.type:
+        address = f"{pointer_to(spec, 'float')}({_bits(spec, address)})"
+    return type_, address
 
 
 def sum_parameters(spec: CallSpec) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slangpy_rt_codegen.expressions import index_of, sum_variables, summed_type
+from slangpy_rt_codegen.expressions import index_of, is_wide, sum_target, sum_variables
 from slangpy_rt_codegen.spec import CallSpec, Operand
 
 # How a kernel of threads takes its argument block, and the line that reads it.
@@ -70,7 +70,8 @@ def thread_entry(spec: CallSpec) -> str:
         body += "".join(_group_columns(spec, o, flat, first if spec.width > 1 else thread) for o in columns)
         for o in spec.sums:
             if o.access == "sum":
-                body += f"    _spy_scatterGroup<{o.type}>(_spy_call.v_{o.name}, _spy_s_{o.name}, {flat});\n"
+                type_, address = sum_target(spec, o, True)
+                body += f"    _spy_scatterGroup<{type_}>({address}, _spy_s_{o.name}, {flat});\n"
     group_text = ", ".join(map(str, (*spec.group, 1, 1)[:3]))
     return (
         f'[shader("compute")]\n[numthreads({group_text})]\n'
@@ -130,13 +131,12 @@ def _tile(spec: CallSpec) -> str:
 def _group_columns(spec: CallSpec, o: Operand, thread: str, first: str) -> str:
     """Return the statements that add a group's sums of columns to memory."""
     last, threads = spec.rank - 1, spec.group[0]
-    items = (
-        [f"_spy_s_{o.name}[{k}]" for k in range(spec.width)]
-        if summed_type(spec, o) != o.type
-        else [f"_spy_s_{o.name}"]
-    )
+    wide = spec.width > 1 and is_wide(o)
+    items = [f"_spy_s_{o.name}[{k}]" for k in range(spec.width)] if wide else [f"_spy_s_{o.name}"]
+    type_, address = sum_target(spec, o, True)
+    stride = f"_spy_call.stride_{o.name}[{last}]" + (" / 2" if type_ != o.type else "")
     return (
-        f"    {o.type} _spy_t_{o.name}[{len(items)}] = {{ {', '.join(items)} }};\n"
-        f"    _spy_scatterColumns<{o.type}, {len(items)}>(_spy_call.v_{o.name}, _spy_call.stride_{o.name}[{last}], "
+        f"    {type_} _spy_t_{o.name}[{len(items)}] = {{ {', '.join(items)} }};\n"
+        f"    _spy_scatterColumns<{type_}, {len(items)}>({address}, {stride}, "
         f"_spy_t_{o.name}, {thread}, {threads}, _spy_call.shape[{last}], {first}, _spy_call.count);\n"
     )

@@ -1,4 +1,4 @@
-"""How threads add to a gradient: the rule, and the size of the exact sums of a deterministic device.
+"""How threads add to a gradient: the rule, and the size of the sums that are kept in place of its scalars.
 
 The functions compute from strides and sizes; they read no arguments of a call.
 """
@@ -12,9 +12,11 @@ from slangpy_rt.core.shapes import Shape
 EXACT_WORDS = {"half": 12, "float": 12, "double": 69}
 
 
-def spacing(scalar: str) -> int:
-    """Return how many scalars of its type the exact sum of one scalar takes on a deterministic device."""
-    return EXACT_WORDS[scalar] * 8 // NUMPY_OF[scalar].itemsize
+def spacing(scalar: str, deterministic: bool) -> int:
+    """Return how many scalars of its type the sum of one scalar takes: an exact one, a float for half, or itself."""
+    if deterministic:
+        return EXACT_WORDS[scalar] * 8 // NUMPY_OF[scalar].itemsize
+    return 2 if scalar == "half" else 1
 
 
 def adding(strides: Shape, shape: Shape, count: int, aliased: bool) -> str:

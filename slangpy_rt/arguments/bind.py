@@ -61,7 +61,7 @@ from slangpy_rt.core.conversion import (
     kind_of,
 )  # fmt: skip
 from slangpy_rt.core.dtypes import NUMPY_OF, Storage, scalar_type
-from slangpy_rt.core.errors import BindError, UnsupportedError
+from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.shapes import contiguous
 from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import Param, SlangType
@@ -109,7 +109,10 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
             other = stand_in(value) if adapter is None else adapter.on(scope.device, value)
         except BindError as error:
             raise BindError(f"{where} is {error}") from None
-        inner = bind(where, scope, param, other, how)
+        try:
+            inner = bind(where, scope, param, other, how)
+        except BindError as error:
+            raise error if adapter is None else BindError(adapter.in_its_words(str(error), value, other)) from None
         packer = _stand_in_packer(where, scope.device, value, other, stand_in, inner)
         host = (adapter.result_kind(value) if adapter is not None else "") or inner.host
         return replace(inner, packer=packer, host=host)
@@ -227,7 +230,9 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
             other = adapter.on(scope.device, value)
             inner = bind_result(where, scope, type_, other, how)
         except BindError as error:
-            raise error if str(error).startswith(where) else BindError(f"{where} is {error}") from None
+            if not str(error).startswith(where):
+                raise BindError(f"{where} is {error}") from None
+            raise BindError(adapter.in_its_words(str(error), value, other)) from None
         packer = _stand_in_packer(where, scope.device, value, other, adapter, inner)
         return replace(inner, packer=packer, host=adapter.result_kind(value))
     if not isinstance(value, (NDBuffer, np.ndarray, Texture)):
@@ -302,6 +307,10 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
             )
         if bound.struct is not None:
             check_native(where, device, element, f"'{type_.name}'")
+        if type_.name.startswith(("RW", "W")) and 0 not in bound.shape:
+            whole = list(zip(bound.shape, bound.strides, strict=True))[len(bound.shape) - rank :]
+            if any(n > 1 and step == 0 for n, step in whole):
+                raise ShapeError(f"{where} is a broadcast view and would be written to; copy it first.")
         return as_tensor(where, bound, as_struct(type_), rank)
     if type_.kind == "struct" and type_.name in _BYTES and is_ours(type_):
         return bind_bytes(where, scope, param, value)

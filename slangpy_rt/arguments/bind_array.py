@@ -245,8 +245,9 @@ def check_native(where: str, device: DeviceCore, element: SlangType, what: str) 
             )
     if target.fills_padding and (found := _in_padding(element)):
         raise UnsupportedError(
-            f"{where}: on {device.name}, {what} finds '{found}' in the padding at the end of the struct before it, and "
-            f"arrays of '{element.name}' keep it elsewhere; put fields in place of the padding, or pass the struct itself."
+            f"{where}: on {device.name}, {what} finds '{found}' in the padding at the end of the struct before it, "
+            f"and arrays of '{element.name}' keep it elsewhere; put fields in place of the padding, or pass the "
+            "struct itself."
         )
 
 
@@ -435,7 +436,7 @@ def _scalars_of(type_: SlangType, path: str = "") -> list[tuple[str, SlangType]]
 
 
 def _in_padding(type_: SlangType) -> str:
-    """Return the path of the first field of a struct that would lie elsewhere if structs ended with their last field."""
+    """Return the path of the first field that would lie elsewhere if structs ended with their last field."""
     stored = storage(type_)
     return _filled(type_, stored.dtype, "")[0] if stored is not None else ""
 

@@ -115,8 +115,8 @@ def _walk(
 ) -> Bound:
     """Return an argument with gradients at every place that is differentiated."""
     packer = bound.packer
-    if bound.mode != "tensor" and isinstance(converter(type(value)), Adapter):
-        # What other libraries' arrays need, these libraries differentiate.
+    if bound.mode != "tensor" and isinstance(adapter := converter(type(value)), Adapter) and adapter.takes_results:
+        # PyTorch differentiates its tensors itself; to a derivative they are constants.
         return bound
     if isinstance(packer, ConvertedPacker) and not isinstance(value, DiffPair):
         part = replace(bound, packer=packer.inner)

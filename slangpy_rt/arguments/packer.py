@@ -59,6 +59,8 @@ class Packer(ABC):
     finds: tuple[Callable[[Any], Any] | None, ...] | None = None
     # Whether ``bring_back`` reads memory shared with the host: the call then waits once for the kernel before it.
     waits = False
+    # Whether the kernel gets sums in place of the gradient that it adds to.
+    sums = False
     # The subclass of PreparedCall for calls whose arguments, in the order of the values, all have such packers.
     call: Any = None
 

@@ -31,8 +31,9 @@ def target_of(format: str, profile: str, entry: str, caps: Caps, program: bool =
     # As shaders/mlp_groups.slang has it.
     joins = ("mma" if format == "cuda" else "barriers_of_present") in caps.features
     groups = ("export static const bool _spy_groups = true;",) if joins and format in ("cuda", "spirv") else ()
-    # Slang issues 3955, 8971 and 12384: without the C layout, which slang-rhi does not ask for, its SPIR-V has 4 bytes
-    # for a bool in memory and puts a field into the padding at the end of the struct before it; its CUDA aligns vectors.
+    # Slang issues 3955, 8971 and 12384: without the C layout, which slang-rhi does not ask for, its SPIR-V has 4
+    # bytes for a bool in memory and puts a field into the padding at the end of the struct before it; its CUDA aligns
+    # vectors.
     natural = spirv and (program or entry == "handle")
     bool_bytes, aligned = 4 if natural else 1, format == "cuda"
     modules = ("_spy_descriptors",) if spirv and entry == "pointer" and not program else ()

@@ -283,12 +283,12 @@ class ArgumentCopies:
             return Constant(generator.part(self.picked, steps, dims), type_.name, _COMPUTED)
         if isinstance(generator, range_of):
             return Constant(generator.part(self.picked[dims[0]], steps[dims[0]]), type_.name, _COMPUTED)
-        at = np.meshgrid(*self._places, indexing="ij")
+        at: list[Array] = list(np.meshgrid(*self._places, indexing="ij"))
         nought = np.zeros(self.picked, np.int64)
         # A vector counts the last dimension first.
-        numbers = at if type_.kind == "array" else at[::-1]
+        numbers: list[Array] = at if type_.kind == "array" else at[::-1]
         if isinstance(generator, thread_id):
-            numbers = [np.ravel_multi_index(tuple(at), self.shape) if at else nought]
+            numbers = [np.asarray(np.ravel_multi_index(tuple(at), self.shape)) if at else nought]
         if type_.kind == "vector":
             numbers = [*numbers, *[nought] * (type_.shape[0] - len(numbers))]
         stored = storage(type_)

@@ -15,7 +15,7 @@ _MODIFIERS = frozenset({
     "call_group_shape", "constants", "group_size", "return_type", "set", "stream", "thread_group_size",
     "type_conformances", "write",
 })  # fmt: skip
-_CALLS = frozenset({"bind", "explain", "source"})
+_CALLS = frozenset({"bind", "explain", "source", "value_and_grad"})
 
 
 @short_tracebacks("__call__")

@@ -120,7 +120,7 @@ def build_call(
     )
     if options.derivative == "backward":
         arguments = tuple(assigned(b, shape, aliased) for b in arguments)
-    if scope.device.deterministic and options.derivative == "backward":
+    if options.derivative == "backward":
         arguments = tuple(exactly(where, scope.device, b, shape, aliased) for b in arguments)
     bound = (*arguments, outcome.bound) if outcome.bound else arguments
     _check_written(where, [leaf for b in bound for leaf in b.leaves], shape)

@@ -67,7 +67,7 @@ def spacing(sizes: Array, scalar: str) -> Array:
     bits, least = {"half": (10, -14), "bfloat16": (7, -126), "float": (23, -126), "double": (52, -1022)}[scalar]
     exponents = np.frexp(sizes)[1] - 1
     # By the next power of two, because a sum may reach it.
-    return np.ldexp(1.0, np.maximum(exponents + 1, least) - bits)
+    return np.asarray(np.ldexp(1.0, np.maximum(exponents + 1, least) - bits))
 
 
 def slopes(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.errors import GradientError
 from slangpy_rt.core.log import log
+from slangpy_rt.slang.text import RESERVED
 
 if TYPE_CHECKING:
     from slangpy_rt.arguments.options import Options
@@ -122,7 +123,7 @@ class CheckedDerivative:
         else:
             if not report.ok:
                 raise GradientError(report.message)
-            unchecked = [row for row in (*report.results, *report.arguments) if row.state == "not checked"]
+            unchecked = [row for row in report.rows if row.state == "not checked"]
             for row in unchecked:
                 log(1, f"{self._plain.spec.title}: '{row.name}' was not checked: {row.reason}")
             # The other derivative was compared as well.
@@ -134,3 +135,20 @@ class CheckedDerivative:
         if isinstance(value, DiffPair):
             return self._options.derivative == "backward" or value.grad is not None
         return isinstance(value, NDBuffer) and value.layout.grads is not None
+
+
+def checked(
+    plain: PreparedCall,
+    scope: Scope,
+    name: str,
+    overloads: tuple[FunctionSig, ...],
+    options: Options,
+    positional: int,
+    names: tuple[str, ...],
+) -> PreparedCall:
+    """Return a call of a derivative that is checked, or the call itself for a function of this package."""
+    # Derivatives of the package's own functions are by hand, and some differ from the function on purpose.
+    if name.startswith(RESERVED):
+        return plain
+    found: Any = CheckedDerivative(plain, scope, name, overloads, options, positional, names)
+    return cast("PreparedCall", found)

@@ -21,7 +21,6 @@ from slangpy_rt.core.checks import group_sizes, short_tracebacks, shortened, tex
 from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.runtime.pickling import damaged, reads
 from slangpy_rt.slang.declarations import find_overloads, gone
-from slangpy_rt.slang.text import RESERVED
 
 if TYPE_CHECKING:
     from slangpy_rt.arguments.scope import Scope
@@ -242,7 +241,7 @@ class Function(SlangCallable):
             args, own = values[: len(args)], values[len(args) :]
             prepared, values, _ = self._known(args, "tensor", dict(zip(named, own, strict=False)))
         copies, dispatch, out = prepared.recorded(values)
-        check = prepared.pending(values)
+        check = prepared.pending(values) if self._device.debug else None
         return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies), check)
 
     def dispatch(self, threads: Any = None, /, *args: Any, **named: Any) -> None:
@@ -494,12 +493,10 @@ class Function(SlangCallable):
             return call
         made = prepare_call(scope, self.name, self.overloads, args, names, result, options, values)
         count = len(args) - len(names)
-        # Derivatives of the package's own functions are by hand, and some differ from the function on purpose.
-        if options.derivative and self._device.debug and not self.name.startswith(RESERVED):
-            from slangpy_rt.calls.checked_derivative import CheckedDerivative
+        if options.derivative and self._device.debug:
+            from slangpy_rt.calls.checked_derivative import checked
 
-            checked: Any = CheckedDerivative(made, scope, self.name, self.overloads, options, count, names)
-            return cast("PreparedCall", checked)
+            return checked(made, scope, self.name, self.overloads, options, count, names)
         if options.derivative or not any(map(carries_gradients, args)):
             return made
         from slangpy_rt.calls.taped_call import TapedCall

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.differentials import differentiates
-from slangpy_rt.arguments.resolve import check_differentiable, resolve
+from slangpy_rt.arguments.live_places import replaced
+from slangpy_rt.arguments.resolve import Candidate, check_differentiable, resolve
 from slangpy_rt.arguments.signature import signature
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -24,7 +25,6 @@ from slangpy_rt.arrays.tensor import Tensor, gradient_type, has_floats
 from slangpy_rt.calls.argument_copies import ArgumentCopies, Constant, Group, Leaf, Node, leaves_of
 from slangpy_rt.calls.central_differences import spacing
 from slangpy_rt.calls.first_call import prepare_call
-from slangpy_rt.calls.value_and_grad import takes_gradients
 from slangpy_rt.core.dtypes import BFLOAT16
 from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.types import FunctionSig, SlangType
@@ -159,12 +159,12 @@ class GradientLaunches:
         written = [*leaves_of(self._result or Constant(None)), *[x for x in self.copies.leaves() if x.writes]]
         self.seeds = {leaf: leaf.zeros() for leaf in written}
         self.gradients: dict[Leaf, Array] = {}
+        if self._any_gradient(found, args):
+            self.backward({})
         self._find_quantities()
 
     def _find_quantities(self) -> None:
-        """Find out what is differentiated, by a call of ``bwds`` with gradients of 0; then call it with others."""
-        if self._any_gradient():
-            self.backward({})
+        """Find out what a first call of ``bwds`` with gradients of 0 differentiates; call it with random ones."""
         bound = self._last.bound[len(self._uniforms) :]
         for b, k in zip(bound, self.order, strict=False):
             self._sort(self.copies.nodes[k], b)
@@ -235,7 +235,11 @@ class GradientLaunches:
         written = {leaf: value for leaf, value in made.items() if leaf.writes}
         values = dict(_paired(self._result, result, _host)) | {leaf: _host(v) for leaf, v in written.items()}
         found = dict(_paired(self._result, result, _tangent))
-        return values, found | {leaf: _tangent(v) for leaf, v in written.items() if leaf.carries}
+        for leaf, value in written.items():
+            tangent = _tangent(value) if leaf.carries else None
+            if tangent is not None:
+                found[leaf] = tangent
+        return values, found
 
     def _arguments(
         self,
@@ -269,11 +273,18 @@ class GradientLaunches:
         made = Tensor.empty(self._scope.device, leaf.host.shape[: leaf.dims], leaf.element)
         return made.with_grads(grad_in=seed)
 
-    def _any_gradient(self) -> bool:
+    def _any_gradient(self, found: Candidate, args: tuple[Any, ...]) -> bool:
         """Tell whether ``bwds`` has a gradient to add to."""
-        params = zip(self.sig.params, self.order, strict=False)
-        live = [self.copies.nodes[k] for p, k in params if takes_gradients(self._scope, p)]
-        return any(leaf.carries and leaf.reads for node in live for leaf in leaves_of(node))
+        live: list[bool] = []
+
+        def visit(where: str, bound: Bound, value: Any, is_live: bool) -> tuple[Any, Any]:
+            live.append(is_live)
+            return value, None
+
+        for p, b, k in zip(found.sig.params, found.bound, found.order, strict=False):
+            if any(leaf.carries and leaf.reads for leaf in leaves_of(self.copies.nodes[k])):
+                replaced(str(found.sig), self._scope, b, not p.no_diff, args[k], visit)
+        return any(live)
 
     def _weights(self, q: Quantity, values: Array) -> Array:
         """Return random gradients of a result, in which all results count alike."""
@@ -330,7 +341,7 @@ class GradientLaunches:
         """Arguments that differ from those of the call by a few units in the last place."""
         found = []
         for _ in range(_NEIGHBORS):
-            moved = {}
+            moved: dict[Leaf, Array] = {}
             for leaf in self.copies.leaves():
                 for path, _ in scalars_of(leaf.element) if leaf.reads and has_floats(leaf.element) else ():
                     host = moved.setdefault(leaf, np.array(leaf.host))
@@ -368,7 +379,7 @@ class GradientLaunches:
         """Return an array that runs along the call in the order of the call's dimensions."""
         labels = self.copies.labels(array.shape, leaf.mapped)
         found = np.einsum(array, list(labels), sorted(set(labels)))
-        return found.reshape(self.copies.picked)
+        return np.asarray(found).reshape(self.copies.picked)
 
     def _kept(self, leaf: Leaf) -> list[int]:
         """Return the call dimensions along which an argument has several elements."""
@@ -377,7 +388,7 @@ class GradientLaunches:
 
     def _reduced(self, leaf: Leaf, array: Array, single: bool) -> Array:
         if single:
-            return array.sum()
+            return np.asarray(array.sum())
         kept = self._kept(leaf)
         return np.asarray(array.sum(tuple([d for d in range(array.ndim) if d not in kept])))
 

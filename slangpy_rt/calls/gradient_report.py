@@ -40,6 +40,11 @@ class GradientReport:
     results: tuple[ResultRow, ...]
 
     @property
+    def rows(self) -> tuple[ArgumentRow | ResultRow, ...]:
+        """All rows, those of arguments first."""
+        return (*self.arguments, *self.results)
+
+    @property
     def ok(self) -> bool:
         """Whether no row is wrong."""
         return not self.wrong
@@ -47,7 +52,7 @@ class GradientReport:
     @property
     def wrong(self) -> tuple[ArgumentRow | ResultRow, ...]:
         """The rows that are wrong."""
-        return tuple([row for row in (*self.results, *self.arguments) if row.state == "wrong"])
+        return tuple([row for row in self.rows if row.state == "wrong"])
 
     @property
     def message(self) -> str:
@@ -69,7 +74,7 @@ class GradientReport:
 
         An ``inout`` argument has two: this is the one of its gradient.
         """
-        for row in (*self.arguments, *self.results):
+        for row in self.rows:
             if row.name == name:
                 return row
         raise KeyError(name)
@@ -83,12 +88,11 @@ class GradientReport:
             rows.append((a.name, a.type, *first, _number(a.difference), _error(a.difference_error), _state(a)))
         parts = [head, "", _table(rows)]
         if self.results:
-            rows = [("result", "type", "call", "fwds", "error", "state")]
-            rows += [
-                (r.name, r.type, _number(r.value), _number(r.forward), _error(r.error), _state(r))
-                for r in self.results
-            ]
-            parts += ["", _table(rows)]
+            written = [("result", "type", "call", "fwds", "error", "state")]
+            for r in self.results:
+                numbers = _number(r.value), _number(r.forward), _error(r.error)
+                written.append((r.name, r.type, *numbers, _state(r)))
+            parts += ["", _table(written)]
         return "\n".join(parts)
 
 

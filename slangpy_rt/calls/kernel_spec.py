@@ -16,7 +16,16 @@ from slangpy_rt.arguments.options import Options
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.calls.column_tiles import GROUP as COLUMN_GROUP
 from slangpy_rt.calls.column_tiles import column_tiles
-from slangpy_rt.calls.launch_geometry import MAX_WALKING, add_rows, group_of, groups_of, reach, tiles, widen
+from slangpy_rt.calls.launch_geometry import (
+    MAX_WALKING,
+    add_rows,
+    group_of,
+    groups_of,
+    holds_half_arrays,
+    reach,
+    tiles,
+    widen,
+)
 from slangpy_rt.calls.operands import Leaf, identifier, names_of, operand, trees_of
 from slangpy_rt.calls.spelling import Spelling
 from slangpy_rt.calls.struct_fields import struct_layouts
@@ -37,6 +46,7 @@ _RAY_GROUP = 64
 # were written for it share as many values.
 _SHARING_GROUP = 32
 _DETERMINISTIC = "export static const bool _spy_deterministic = true;"
+_STAGED = "export static const bool _spy_staged = true;"
 Uniforms = tuple[tuple[str, Bound], ...]
 
 
@@ -121,8 +131,10 @@ def describe_call(
     # Only a new thread of a GPU has the initial values of static variables, so each thread runs one element.
     single = not host and (grouped or source.statics)
     operands = [operand(leaf, merged.shape, len(shape), said, spell, aliased) for leaf in leaves]
-    if single:
-        operands = [replace(o, access="scatter") if o.access == "sum" else o for o in operands]
+    operands = [
+        replace(o, access="scatter") if o.access == "sum" and (single or holds_half_arrays(o)) else o
+        for o in operands
+    ]
     operands, width = (operands, 1) if tiled or aliased or single else widen(host, leaves, operands, merged.shape)
     tiles_of_columns = None
     if width == 1 and len(merged.shape) > 1 and not (host or tiled or aliased or single or options.derivative):
@@ -167,6 +179,7 @@ def describe_call(
         constants=(
             *_constants(said, scope, options, spell),
             *((_DETERMINISTIC,) if device.deterministic and backward else ()),
+            *((_STAGED,) if backward and not device.deterministic and _adds_halves(leaves) else ()),
         ),
         assigned=tuple([(spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)]),
         derivative=options.derivative,
@@ -244,6 +257,11 @@ def describe_dispatch(
     for leaf in leaves:
         leaf.add_fixed(values)
     return Description(spec, every, (x, y, z), groups, count, values)
+
+
+def _adds_halves(leaves: Sequence[Leaf]) -> bool:
+    """Return whether the kernel gets sums in place of a gradient of half."""
+    return any(leaf.bound.scalar == "half" and leaf.bound.packer.sums for leaf in leaves)
 
 
 def _called(where: str, sig: FunctionSig, spell: Spelling) -> str:

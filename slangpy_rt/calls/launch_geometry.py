@@ -92,7 +92,7 @@ def add_rows(
     for leaf, o in zip(leaves, operands, strict=True):
         strides = leaf.strides
         outer = [s for s, n in zip(strides[:-1], shape, strict=False) if n > 1]
-        if o.access == "scatter" and o.mode == "strided":
+        if o.access == "scatter" and o.mode == "strided" and not holds_half_arrays(o):
             if (pays or host) and not any(outer) and abs(strides[-1]) >= o.count:
                 o = replace(o, access="column")
             elif host and strides[-1] == 0:
@@ -103,10 +103,15 @@ def add_rows(
     return out, most if any(o.access == "column" for o in out) else MAX_WALKING
 
 
+def holds_half_arrays(o: Operand) -> bool:
+    """Return whether a gradient is of Arrays of half, which threads cannot add up in floats: their types differ."""
+    return o.scalar == "half" and o.type.startswith("Array<")
+
+
 def _is_small(b: Bound, deterministic: bool) -> bool:
     """Return whether a range may have its own copy of a whole gradient, which it zeroes first and adds at its end."""
     shape, strides = b.view
-    dense = contiguous(shape, b.count * (spacing(b.scalar) if deterministic else 1))
+    dense = contiguous(shape, b.count * spacing(b.scalar, deterministic))
     gaps = any(n != 1 and s != d for n, s, d in zip(shape, strides, dense, strict=True))
     return prod(shape) * b.count <= _MAX_OWN and not gaps
 

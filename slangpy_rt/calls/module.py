@@ -20,7 +20,7 @@ from slangpy_rt.core.checks import path as checked_path
 from slangpy_rt.core.checks import text as checked_text
 from slangpy_rt.core.conversion import describe_name
 from slangpy_rt.core.dtypes import element_type
-from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import ModuleInfo, SlangType, StructInfo
 from slangpy_rt.core.wording import in_words, meant
 from slangpy_rt.runtime.core import a_device
@@ -94,7 +94,7 @@ class Module:
             The file, as given or in one of the device's include paths.
         defines : mapping, optional
             Preprocessor macros. A list has choices: functions and kernels of the module then use the fastest, see
-            ``Function.tune``; its structs are those of the first of each list.
+            ``Function.tune``; its structs are those of the first choices that compile.
         constants : mapping, optional
             Values of ``extern static const`` declarations, those of linked modules included.
         link : sequence of Module, optional
@@ -316,9 +316,32 @@ class _Variants:
             found = self._modules.setdefault(config, self._load(config))
         return found
 
+    def first(self) -> Module:
+        """Return the first module that the compiler does not refuse; it is another one than those of functions.
+
+        Raises
+        ------
+        CompileError
+            If it refuses all of them: the first error.
+        """
+        refused: list[CompileError] = []
+        for config in self._configs:
+            try:
+                return self._load(config)
+            except CompileError as error:
+                refused.append(error)
+        raise refused[0]
+
     def tuned(self, title: str, name: str) -> Tuned:
         """Return a function or kernel of which each combination's module has a variant."""
-        return Tuned(title, lambda config: self.module(config)[name], self._configs)
+
+        def make(config: Config) -> Any:
+            found = self.module(config)._item(name)
+            if found is None:
+                raise CompileError(f"the module has no '{name}' with {config.text}.")
+            return found
+
+        return Tuned(title, make, self._configs)
 
 
 class _Names:
@@ -403,7 +426,7 @@ def _with_choices(choices: Mapping[str, Any], load: Callable[[Mapping[str, Any]]
     lists = {name: v for name, v in choices.items() if len(v) != 1}
     configs = product_of("defines", lists)
     variants = _Variants(configs, lambda config: load({**values, **config}))
-    first = load({**values, **configs[0]})
+    first = variants.first()
     first._variants = variants
     return first
 

@@ -271,7 +271,8 @@ class PreparedCall:
                 name = next((leaf.name for leaf in b.leaves if not leaf.packer.lasting), b.name)
                 raise BindError(
                     f"{self.spec.title}: a command list does not take '{name}': nothing would move it when the list "
-                    "runs. Use a Tensor or an NDBuffer; of a deterministic device, bwds has to be called by itself."
+                    "runs. Use a Tensor or an NDBuffer; bwds has to be called by itself on a deterministic device, "
+                    "and where it adds up gradients of half."
                 )
         out = values[-1] if self.into else self.make() if self.make is not None else None
         if self.kernel is None:

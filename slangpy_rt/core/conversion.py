@@ -375,6 +375,9 @@ def as_numpy(value: Any) -> Array:
     except DLPACK_ERRORS as error:
         if not is_refusal(value, error):
             raise
+        if hasattr(value, "__array_interface__"):
+            # NumPy's own protocol has negative strides.
+            return np.asarray(value)
         raise BindError(f"{class_in_words(value)}, which DLPack cannot share as host memory ({error}).") from None
 
 

@@ -44,7 +44,8 @@ class Target:
         Whether behind a pointer vectors of 2 and 4 lie at multiples of their size, and those of half at multiples of
         4 bytes; in arrays each scalar lies at a multiple of its own.
     fills_padding : bool
-        Whether behind a pointer a field may lie in the padding at the end of the struct before it; in arrays none does.
+        Whether behind a pointer a field may lie in the padding at the end of the struct before it, where arrays have
+        none.
     nesting : int
         ``Caps.nesting`` of the device.
     texture_modules : tuple of str

@@ -312,6 +312,10 @@ def _check_fields(value: Any) -> None:
         item = getattr(value, name)
         if item is not declared.default and not _HOLDS[declared.type](item):
             raise TypeError(f"{type(value).__name__}.{name}: expected {declared.type}, got {type(item).__name__}")
+    if isinstance(value, SlangType):
+        wanted = _DIMENSIONS.get(value.kind)
+        if (wanted is not None and len(value.shape) != wanted) or (value.kind == "array" and value.element is None):
+            raise TypeError(f"SlangType: a {value.kind} of shape {value.shape} and element {value.element}")
 
 
 def _is_int(item: Any) -> bool:
@@ -339,6 +343,8 @@ def _each(*holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
     )
 
 
+# The length of ``shape`` of types that have one.
+_DIMENSIONS = {"scalar": 0, "vector": 1, "matrix": 2, "array": 1}
 _TEXT, _PAIR = _is(str), _each(_is(str), _is(str))
 # Tests of values by the annotations of the fields above.
 _HOLDS: dict[Any, Callable[[Any], bool]] = {

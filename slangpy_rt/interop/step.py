@@ -116,4 +116,4 @@ def step(task: Task, faces: Any, named: dict[str, Any]) -> Any:
 
 
 def _contiguous(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple([value.contiguous() if isinstance(value, torch.Tensor) else value for value in values])
+    return tuple([v.resolve_neg().contiguous() if isinstance(v, torch.Tensor) else v for v in values])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from slangpy_rt.backends.base import Backend, Kernel
+from slangpy_rt.core.cache_entry import Entry
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import BindError, CompileError
@@ -113,10 +114,10 @@ class KernelStore:
             log(3, f"{title}: using {edited}")
             binary, meta = self._compile(source, edited.read_text(), key, title, info, block, conformances)
             return self._loaded(place, binary, info, meta)
-        entry = self._cache.get(key)
+        entry = self._entry(key)
         if entry is None:
             with self._cache.lock(key):
-                entry = self._cache.get(key)
+                entry = self._entry(key)
                 if entry is None:
                     binary, meta = self._compile(source, text, key, title, info, block, conformances)
                     named = {"kind": "kernel", "title": title, "device": self._backend.name, "text": text}
@@ -124,6 +125,16 @@ class KernelStore:
                     return self._loaded(place, binary, info, meta)
         log(3, f"{title}: cache hit {key}")
         return self._loaded(place, entry.payload, info, entry.meta)
+
+    def _entry(self, key: str) -> Entry | None:
+        """Return a kernel's entry; None if there is none, or one whose strings are none."""
+        entry = self._cache.get(key)
+        strings = entry.meta.get("strings", []) if entry else []
+        whole = isinstance(strings, list) and all(
+            isinstance(item, list) and len(item) == 2 and type(item[0]) is int and isinstance(item[1], str)
+            for item in strings
+        )
+        return entry if whole else None
 
     def _loaded(self, place: Place, binary: bytes, info: KernelInfo, meta: dict[str, Any]) -> Kernel:
         """Load a kernel, one at a time, and keep it."""

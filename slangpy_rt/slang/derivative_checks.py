@@ -1,6 +1,7 @@
 """Refuses derivatives that Slang computes wrongly and that no rebinding mends, with the function's name and line.
 
 - A ``[TreatAsDifferentiable]`` function that writes to a parameter ends Slang's process in a derivative.
+- A function with a backward derivative alone returns 0 in a forward derivative, in place of its value.
 - A struct that is not ``IDifferentiable`` drops the derivatives of the values that it is made of. Slang reports an
   assignment to its fields, and says nothing of ``P p = {x, y};`` and ``P(x, y)``.
 - A ``property`` with ``[Differentiable]`` accessors ends Slang's process.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from slangpy_rt.core.errors import CompileError
@@ -20,6 +22,7 @@ from slangpy_rt.slang.differentiable_functions import (
     declared_variables,
     differentiable_functions,
     kind_of,
+    name_before,
     named_type,
     treated_functions,
 )
@@ -80,6 +83,10 @@ class Facts:
         Its differentiable functions.
     treated : mapping of str to int
         Its ``[TreatAsDifferentiable]`` functions that ``rebinding`` leaves as they are, and their lines.
+    backward : frozenset of str
+        Functions with a backward derivative by hand.
+    forward : frozenset of str
+        Functions with a forward derivative, by hand or by the compiler.
     structs : mapping of str to tuple of str
         The structs with floating-point fields, and the interfaces that each implements.
     """
@@ -87,22 +94,29 @@ class Facts:
     path: str
     callers: tuple[Caller, ...]
     treated: Mapping[str, int]
+    backward: frozenset[str]
+    forward: frozenset[str]
     structs: Mapping[str, tuple[str, ...]]
 
 
 def facts(path: str, text: str) -> Facts:
     """Return what the derivatives of the functions in a file depend on."""
     if "ifferentiable" not in text:
-        return Facts(path, (), {}, dict(_structs(tokens(text))) if "struct" in text else {})
+        structs = dict(_structs(tokens(text))) if "struct" in text else {}
+        backward = frozenset(name for name, kind in _by_hand(text) if kind == "Backward")
+        return Facts(path, (), {}, backward, frozenset(), structs)
     callers = []
     for function in differentiable_functions(text)[0]:
         callers.append(_caller(text, function))
     treated = {f.name.text: _line(text, f.name.start) for f in treated_functions(text) if not f.end}
-    structs: dict[str, tuple[str, ...]] = {}
+    structs = {}
     for start, end in [(0, len(text)), *macro_bodies(text)]:
         for name, bases in _structs(tokens(text, start, end)):
             structs[name] = (*structs.get(name, ()), *bases)
-    return Facts(path, tuple(callers), treated, structs)
+    by_hand = list(_by_hand(text))
+    backward = frozenset(name for name, kind in by_hand if kind == "Backward")
+    forward = frozenset(name for name, kind in by_hand if kind == "Forward")
+    return Facts(path, tuple(callers), treated, backward, forward | {c.name for c in callers}, structs)
 
 
 def check_accessors(path: str, text: str) -> None:
@@ -160,9 +174,17 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
         treated |= {name: (file.path, line) for name, line in file.treated.items()}
         for name, bases in file.structs.items():
             structs[name] = (*structs.get(name, ()), *bases)
-    if not treated and not any(caller.made for file in known for caller in file.callers):
+    one_way = frozenset().union(*(f.backward for f in known)).difference(*(f.forward for f in known))
+    one_way = one_way if "fwd_diff" in kernel else frozenset()
+    if not treated and not one_way and not any(caller.made for file in known for caller in file.callers):
         return
-    waiting = list(set(re.findall(r"\w+", kernel)) & callers.keys())
+    names = set(re.findall(r"\w+", kernel))
+    for name in sorted(names & one_way):
+        raise CompileError(
+            f"'{name}' has a backward derivative alone: in forward derivatives, Slang 2026.12 takes 0 for its value "
+            f"and its tangent. Write a [ForwardDerivativeOf({name})] function, or make '{name}' [Differentiable], too."
+        )
+    waiting = list(names & callers.keys())
     seen = set(waiting)
     while waiting:
         for path, caller in callers[waiting.pop()]:
@@ -172,6 +194,12 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
                     f"{path}:{caller.lines.get(name, 0)}: {caller.name} calls '{name}' ({place}:{line}), which is "
                     "[TreatAsDifferentiable] and writes to a parameter: Slang 2026.12 loses its values in "
                     "derivatives. Make it [Differentiable], and detach(...) the values without gradients."
+                )
+            for name in sorted(caller.mentions & one_way):
+                raise CompileError(
+                    f"{path}:{caller.lines.get(name, 0)}: {caller.name} calls '{name}', which has a backward "
+                    "derivative alone: in forward derivatives, Slang 2026.12 takes 0 for its value and its tangent. Write a "
+                    f"[ForwardDerivativeOf({name})] function, or make '{name}' [Differentiable], too."
                 )
             for made in caller.made:
                 if made.type in structs and not any("Differentiable" in base for base in structs[made.type]):
@@ -228,6 +256,29 @@ def _made(items: tuple[Token, ...], returns: str) -> Iterator[tuple[str, int, tu
             yield returns, item.start, inside
         elif before.kind == "word" and (at < 2 or items[at - 2].text not in (".", "::")):
             yield before.text, item.start, inside
+
+
+def _by_hand(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the name of each function with a derivative by hand, and ``"Backward"`` or ``"Forward"``."""
+    items = tokens(text) if "Derivative" in text else []
+    for at, item in enumerate(items):
+        match = re.fullmatch(r"(Backward|Forward)Derivative(Of)?", item.text)
+        if match is None or items[at - 1].text not in ("[", ",") or at + 2 >= len(items):
+            continue
+        if match[2]:
+            # The last word of ``S.f``.
+            with suppress(UnbalancedBrackets):
+                yield items[closing(items, at + 1) - 1].text, match[1]
+        else:
+            after = at + 1
+            with suppress(UnbalancedBrackets):
+                while after < len(items) and items[after].text not in ("]",):
+                    after = closing(items, after) + 1 if items[after].text == "(" else after + 1
+                while after + 1 < len(items) and items[after + 1].text == "[":
+                    after = closing(items, after + 1)
+                opening = next((k for k in range(after, len(items)) if items[k].text in "(;{"), 0)
+                if opening and items[opening].text == "(":
+                    yield name_before(items, opening), match[1]
 
 
 def _structs(items: list[Token]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -189,7 +189,7 @@ def writing_functions(text: str) -> set[str]:
             elif item.text == "mutating" and items[at - 1].text in ("[", ","):
                 heads = (k for k in range(at, len(items)) if items[k].text == "(")
                 head = next(heads, 0)
-                found.add(_name_before(items, head))
+                found.add(name_before(items, head))
     return found - {""}
 
 
@@ -355,7 +355,7 @@ def _head(items: Sequence[Token], at: int) -> tuple[str, str, tuple[Variable, ..
         elif word == "(":
             close = closing(items, at)
             if parameters is None:
-                name = _name_before(items, at)
+                name = name_before(items, at)
                 modern = any(t.text == "func" for t in items[start:at])
                 words = (t.text for t in items[start : at - 1])
                 returns = "".join(word for word in words if word not in _MODIFIERS and word != "func")
@@ -432,7 +432,7 @@ def _split(items: Sequence[Token]) -> Iterator[Sequence[Token]]:
         yield items[start:]
 
 
-def _name_before(items: Sequence[Token], at: int) -> str:
+def name_before(items: Sequence[Token], at: int) -> str:
     """Return the name of the function whose parameters begin at index `at`, generic parameters left out."""
     at -= 1
     if at >= 0 and items[at].text == ">":
@@ -451,6 +451,6 @@ def _function_of(items: Sequence[Token], at: int) -> str:
     while at >= 0:
         depth += (items[at].text in ")]}") - (items[at].text in "([{")
         if depth < 0:
-            return _name_before(items, at) if items[at].text == "(" else ""
+            return name_before(items, at) if items[at].text == "(" else ""
         at -= 1
     return ""

@@ -72,7 +72,12 @@ class ModuleImages:
         if entry is None:
             return ()
         found, at = [], 0
-        for name, size in entry.meta["images"]:
-            found.append((name, entry.payload[at : at + size]))
-            at += size
-        return tuple(found)
+        try:
+            for name, size in entry.meta["images"]:
+                if not isinstance(name, str) or type(size) is not int or size <= 0:
+                    return ()
+                found.append((name, entry.payload[at : at + size]))
+                at += size
+        except (LookupError, TypeError, ValueError):
+            return ()
+        return tuple(found) if at == len(entry.payload) else ()

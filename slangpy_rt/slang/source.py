@@ -9,7 +9,7 @@ import hashlib
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -395,11 +395,13 @@ class Source:
         if entry is None:
             return None
         try:
-            info: ModuleInfo = from_json(entry.meta["info"])
+            info = from_json(entry.meta["info"])
+            if not isinstance(info, ModuleInfo):
+                return None
             files = self._states(info, 0)
-        except (KeyError, TypeError, ValueError):
-            return None
-        if files.changed():
+            if files.changed():
+                return None
+        except _FORGED:
             return None
         self._files = files
         return info
@@ -416,14 +418,30 @@ class Source:
             entry = self._cache.get(disk)
             try:
                 value = from_json(entry.meta["found"]) if entry else ...
-            except (KeyError, TypeError):
+            except _FORGED:
                 value = ...
-            if value is ...:
+            if value is ... or not _ANSWERS[what](value):
                 value = getattr(self.session(), what)(self.name, *names)
                 title = f"{self.name}: {' '.join(key)}"
                 self._cache.put(disk, {"kind": "lookup", "title": title, "found": to_json(value)}, b"")
             self._found[key] = value
         return self._found[key]
+
+
+# What a bundle or a file with a valid checksum may make of the reading of an entry.
+_FORGED = (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
+
+
+def _are_signatures(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(item, FunctionSig) for item in value)
+
+
+# Tests of what the compiler answers to each question.
+_ANSWERS: dict[str, Callable[[Any], bool]] = {
+    "functions": _are_signatures,
+    "type": lambda value: value is None or isinstance(value, (StructInfo, SlangType)),
+    "conforms": lambda value: isinstance(value, bool),
+}
 
 
 def source_of(recipe: Recipe, cache: DiskCache, target: Target, include_paths: tuple[str, ...]) -> Source:

@@ -169,14 +169,22 @@ def _cache_list(args: argparse.Namespace) -> int:
     rows = [("key", "kind", "device", "size", "age", "title")]
     now = time.time()
     for e in entries:
-        title = " ".join(str(e.meta.get("title", "")).split())
-        rows.append(
-            (e.key[:12], e.kind, str(e.meta.get("device", "")), size_text(e.nbytes), _age(now - e.created), title)
+        kind, device, title = (
+            _printable(text) for text in (e.kind, e.meta.get("device", ""), e.meta.get("title", ""))
         )
+        rows.append((e.key[:12], kind, device, size_text(e.nbytes), _age(now - e.created), title))
     widths = [max(len(row[k]) for row in rows) for k in range(5)]
     for row in rows:
         print("  ".join([*(text.ljust(w) for text, w in zip(row, widths, strict=False)), row[5]]).rstrip())
     return 0
+
+
+def _printable(value: Any) -> str:
+    """Return text from an entry, which a bundle brought, on one line and without what a terminal would obey."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode()
+        for c in " ".join(str(value).split())
+    )
 
 
 def _cache_verify(args: argparse.Namespace) -> int:
@@ -205,7 +213,7 @@ def _cache_show(args: argparse.Namespace) -> int:
     files: dict[str, bytes] = {}
     text = meta.pop("text", None)
     if isinstance(text, str):
-        files["kernel.slang"] = text.encode()
+        files["kernel.slang"] = text.encode("utf-8", "backslashreplace")
     if entry.payload:
         files[_BINARIES.get(str(meta.get("device")), _PROGRAM)] = entry.payload
     files["meta.json"] = json.dumps(meta, indent=2).encode()

@@ -479,6 +479,23 @@ FORMS = [
             ),
         ]
     ),
+    Form(
+        "Functions",
+        "a `no_diff` parameter in a vector",
+        D + "float2 f(float2 p, float2 q) { return g(p.x, p.y) * q; } "
+        "[Differentiable] float2 g(no_diff float u, float x) { return float2(u, x); }",
+        (P, Q),
+        lambda p, q: np.array([0.8, p[1]]) * q,
+    ),
+    Form(
+        "Functions",
+        "a backward derivative alone",
+        "void gb(inout DifferentialPair<float> p, float d) { p = diffPair(p.p, 3 * d); } "
+        "[BackwardDerivative(gb)] float g(float x) { return 3 * x; } " + D + "float f(float k) { return g(k) * k; }",
+        (K,),
+        lambda k: 3 * k * k,
+        "f calls 'g', which has a backward derivative alone",
+    ),
     # Functions whose result is a constant for derivatives.
     *(
         Form("[TreatAsDifferentiable]", name, text + D + f"float f(float k) {{ {body} }}", (K,), same)

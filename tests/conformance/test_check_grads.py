@@ -325,7 +325,7 @@ def test_functions_with_a_backward_derivative_alone(module: spy.Module) -> None:
 @pytest.mark.parametrize("scalar", ["half", "double"])
 def test_element_types(device: spy.Device, scalar: str, requires: Any) -> None:
     requires(scalar)
-    text = HAND.replace("float", scalar).replace("1.05", "1.2")
+    text = HAND.replace("float", scalar).replace("1.05", "1.5")
     m = spy.Module.load_from_source(device, f"check_{scalar}", text)
     values = random(8).astype(np.float16 if scalar == "half" else np.float64)
     assert m.right.check_grads(values).ok

@@ -10,7 +10,7 @@ import pytest
 
 import slangpy_rt as spy
 from tests.conformance._textures import faces
-from tests.depth import deep, one_device
+from tests.depth import deep, every_device, one_device
 
 pytestmark = one_device
 
@@ -151,3 +151,17 @@ def test_the_step(device: spy.Device) -> None:
         spy.graphics.sample(cube, ways[:, :2])
     with pytest.raises(spy.ShapeError, match=r"\(6, n, n\) for a cube was expected"):
         spy.Image(spy.Tensor.zeros(device, (5, 4, 4)))
+
+
+@every_device
+@pytest.mark.parametrize("filter", ["nearest", "linear"])
+def test_directions_that_are_no_numbers(device: spy.Device, module: Any, filter: str) -> None:
+    """Nothing of a direction that meets no place goes to texels."""
+    texels = np.random.default_rng(3).random((6, 4, 4, 4), np.float32)
+    odd = [(np.nan, 1, 0), (0, 0, 0), (np.inf, np.inf, 0), (1, np.nan, np.nan), (-np.inf, 1, np.inf), (1, 0.2, 0.1)]
+    tensor = spy.Tensor.from_numpy(device, texels, "float4").with_grads()
+    cube, where = spy.Image(tensor, filter=filter), spy.Tensor.from_numpy(device, np.array(odd, np.float32), "float3")
+    result = module.look(cube, where, 0.0).with_grads()
+    result.grad.copy_from(np.ones((len(odd), 4), np.float32))
+    module.look.bwds(cube, where, 0.0, _result=result)
+    np.testing.assert_allclose(cube.texels.grad.to_numpy().sum(), 4, rtol=1e-5)

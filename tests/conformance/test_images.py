@@ -14,7 +14,7 @@ from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.core.dtypes import element_type
 from tests.conformance._textures import sampled as sampled_by_numpy
 from tests.conftest import Requires
-from tests.depth import one_device, sampled
+from tests.depth import every_device, one_device, sampled
 
 Array = npt.NDArray[Any]
 TEXT = """
@@ -245,3 +245,32 @@ def test_what_is_refused(device: spy.Device, module: spy.Module) -> None:
             call()
     with pytest.raises(spy.BindError, match="Image3"):
         module.three(spy.Image(good), [0.5, 0.5])
+
+
+@every_device
+@pytest.mark.parametrize("filter", ["nearest", "linear"])
+@pytest.mark.parametrize("wrap", ["repeat", "mirror", "clamp", "border"])
+def test_places_that_are_no_numbers(device: spy.Device, module: spy.Module, wrap: str, filter: str) -> None:
+    """Nothing of a place that is NaN goes to texels, and an infinite one is on a texel."""
+    texels = RNG.random((6, 9, 4), np.float32)
+    odd: list[tuple[float, float, float]] = [
+        (np.nan, 0.5, 0), (0.5, np.nan, 0), (np.nan, np.nan, 1), (np.inf, 0.5, 0), (0.5, -np.inf, 0.5),
+        (3e38, 0.5, 0), (-3e38, np.inf, 1), (0.5, 0.5, np.nan), (0.5, 0.5, np.inf), (0.5, 0.5, -np.inf),
+    ]  # fmt: skip
+    at = np.array([(x, y) for x, y, _ in odd], np.float32)
+    level = np.array([z for _, _, z in odd], np.float32)
+    image = spy.Image(spy.Tensor.from_numpy(device, texels, "float4").with_grads(), wrap, filter, mips=True)
+    where, levels = spy.Tensor.from_numpy(device, at, "float2"), spy.Tensor.from_numpy(device, level)
+    result = module.look(image, where, levels).with_grads()
+    result.grad.copy_from(np.ones((len(odd), 4), np.float32))
+    module.look.bwds(image, where, levels, _result=result)
+    found = image.texels.grad.to_numpy()
+    assert np.isfinite(found).all()
+    finite = ~np.isnan(at).any(1)
+    shown = result.to_numpy()
+    assert np.isfinite(shown[finite]).all()
+    if wrap == "clamp":
+        # Four places are on the first level, one is half on it.
+        np.testing.assert_allclose(found.sum(), 4 * 4.5, rtol=1e-5)
+        right = texels[2:4, 8].mean(0) if filter == "linear" else texels[3, 8]
+        np.testing.assert_allclose(shown[3], right, rtol=1e-5)

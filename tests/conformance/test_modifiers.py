@@ -324,6 +324,36 @@ def test_a_prepared_call_keeps_the_parts_of_its_arguments(module: spy.Module, de
 # What modifiers are among each other.
 
 
+@sampled(4)
+@pytest.mark.parametrize("kind", ["Tensor", "view", "numpy", "slices", "torch"])
+@pytest.mark.parametrize("into", ["out", "_result"])
+def test_a_diagonal_keeps_the_rest_of_the_array(device: spy.Device, module: spy.Module, kind: str, into: str) -> None:
+    """``map((0, 0))`` writes to the diagonal alone, whatever the array lies in."""
+    host = np.arange(-20, 5, dtype=np.float32).reshape(5, 5)
+    tensor = spy.Tensor.from_numpy(device, host)
+    array: Any = {
+        "Tensor": tensor,
+        "view": tensor[1:4, 2:],
+        "numpy": host.copy(),
+        "slices": host.copy()[1:4, ::2],
+    }.get(kind)
+    if kind == "torch":
+        array = pytest.importorskip("torch").from_numpy(host.copy())
+    before = np.array(array.to_numpy() if isinstance(array, spy.Tensor) else array)
+    for turn in range(2):
+        x = np.arange(len(before), dtype=np.float32) + 10 * turn
+        if into == "out":
+            module.fill.map((0,), (0, 0))(x, array)
+        else:
+            module.copy.map((0,), _result=(0, 0))(x, _result=array)
+        np.fill_diagonal(before, x)
+        np.testing.assert_array_equal(array.to_numpy() if isinstance(array, spy.Tensor) else array, before)
+    if kind == "view":
+        around = tensor.to_numpy()
+        around[1:4, 2:] = host[1:4, 2:]
+        np.testing.assert_array_equal(around, host)
+
+
 def test_modifiers_of_modifiers(device: spy.Device, module: spy.Module) -> None:
     a, b = numbers(3), numbers(4)
     f = module.add.map((0,), (1,)).return_type(spy.Tensor).group_size((2, 2))

@@ -56,7 +56,7 @@ def test_calls_after_calls_are_told_apart(module: spy.Module) -> None:
             for _ in range(2):
                 x, y = kind()
                 if x.is_neg():
-                    with pytest.raises(spy.BindError, match="negative bit"):
+                    with pytest.raises(spy.BindError, match="memory does not hold its values"):
                         module.mul(x, y)
                     continue
                 got = module.mul(x, y)
@@ -302,7 +302,6 @@ def test_memory_that_does_not_hold_the_values_is_not_shared(module: spy.Module) 
         lambda: module.mul(torch.ones(3, requires_grad=True), x),
         lambda: module.mul(plain, 1.0, _result=torch._neg_view(torch.zeros(3))),
         lambda: spy.matmul(x[None], torch.ones(3, 1)),
-        lambda: spy.graphics.sample(x[None, :, None], torch.zeros(1, 2), device=device),
     ]
     if "zero_copy" in device.caps.features:
         calls += [lambda: spy.Tensor.from_dlpack(device, x), lambda: spy.NDBuffer.from_dlpack(device, x)]
@@ -312,3 +311,61 @@ def test_memory_that_does_not_hold_the_values_is_not_shared(module: spy.Module) 
         with pytest.raises(spy.BindError, match="memory does not hold its values"):
             call()
     assert spy.Tensor.from_numpy(device, torch._efficientzerotensor(3)).tolist() == [0, 0, 0]
+    # Steps of drawing copy what is not dense.
+    for picture in (x[None, :, None], torch._neg_view(torch.tensor([[[4.0], [5], [6]]]))):
+        assert spy.graphics.sample(picture, torch.tensor([[0.5, 0.5]]), device=device).tolist() == [[-5]]
+
+
+def test_negative_strides_are_not_exported(device: spy.Device) -> None:
+    """PyTorch ends the process if DLPack brings some; NumPy's own protocol has them."""
+    numbers = np.arange(6, dtype=np.float32).reshape(2, 3)
+    t = spy.Tensor.from_numpy(device, numbers)
+    vectors = spy.Tensor.from_numpy(device, numbers, "float3")
+    exports: list[Callable[[Any], Any]] = [
+        torch.as_tensor, torch.asarray, torch.tensor, torch.from_dlpack, torch.utils.dlpack.from_dlpack,
+        np.from_dlpack, lambda x: x.__dlpack__(), lambda x: x.torch(),
+    ]  # fmt: skip
+    if "zero_copy" not in device.caps.features and device.name != "cuda":
+        with pytest.raises((BufferError, spy.UnsupportedError)):
+            torch.from_dlpack(t[::-1])
+        return
+    for view in (t[::-1], t[:, ::-1], vectors[::-1], t.astype("bfloat16")[::-1]):
+        for export in exports:
+            with pytest.raises(BufferError) as caught:
+                export(view)
+            assert str(caught.value) == (
+                f"{view.summary} has negative strides, which tensors of other libraries do not have; copy it with "
+                "copy() or to_numpy()."
+            )
+        assert not hasattr(view, "__cuda_array_interface__")
+    np.testing.assert_array_equal(torch.as_tensor(t[::-1].copy()).cpu().numpy(), numbers[::-1])
+    # Of one element, or none, the stride leads nowhere.
+    np.testing.assert_array_equal(torch.as_tensor(t[:1][::-1]).cpu().numpy(), numbers[:1])
+    assert torch.from_dlpack(t[:0, ::-1]).shape == (0, 3)
+    np.testing.assert_array_equal(t[:1][::-1].torch().cpu().numpy(), numbers[:1])
+    if "zero_copy" in device.caps.features:
+        np.testing.assert_array_equal(np.asarray(t[::-1]), numbers[::-1])
+        np.testing.assert_array_equal(t[::-1].host_view(), numbers[::-1])
+        np.testing.assert_array_equal(spy.Tensor.from_dlpack(device, t[::-1]).to_numpy(), numbers[::-1])
+        np.testing.assert_array_equal(torch.from_dlpack(t[::-1], copy=True).numpy(), numbers[::-1])
+
+
+def test_messages_are_of_pytorch(device: spy.Device) -> None:
+    module = spy.Module.load_from_source(
+        device, "of_pytorch", "uint u(uint a) { return a; } float f(float a) { return a; }"
+    )
+    for call, message in (
+        (
+            lambda: module.u(torch.arange(3)),
+            "uint u(uint a): argument 'a' is a torch tensor of torch.int64 and shape (3,) on cpu, which does not "
+            "convert to 'uint'; pass tensor.to(torch.uint32).",
+        ),
+        (
+            lambda: module.f(torch.ones(3), _result=torch.ones(3, dtype=torch.float64)),
+            "float f(float a): _result is a torch tensor of torch.float64 and shape (3,) on cpu, which does not "
+            "convert to 'float'; it must be a tensor of torch.float32.",
+        ),
+    ):
+        with pytest.raises(spy.BindError) as caught:
+            call()
+        assert str(caught.value) == message

@@ -67,6 +67,17 @@ def test_list_shows_every_entry(cache: DiskCache, capsys: pytest.CaptureFixture[
     assert sum(row.endswith("float add(float a, float b)") and " cpu " in row for row in rows) == 2
 
 
+def test_what_a_terminal_would_obey_is_escaped(cache: DiskCache, capsys: pytest.CaptureFixture[str]) -> None:
+    """An imported bundle may bring any text."""
+    text = "a\x1b[2J\x07\x9b31m\u202eb\nc\r\ud800"
+    cache.put(OTHER, {"kind": text, "device": text, "title": text, "text": text}, b"")
+    assert cli.main(["cache", "list"]) == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) == 1 + len((*ALIKE, OTHER))
+    assert all(c.isprintable() or c == "\n" for c in out)
+    assert "a\\x1b[2J\\x07\\x9b31m\\u202eb c \\ud800" in out
+
+
 def test_show_takes_an_entry_apart(cache: DiskCache, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "shown"
     assert cli.main(["cache", "show", "ab0", "--out", str(out)]) == 0

@@ -109,5 +109,6 @@ DERIVATIVES = (
         "var k = diffPair(3.0f); bwd_diff(f)(k, 1.0f); values[0] = k.d;",
         (0.0,),
         (9.0,),
+        affects=("2026.12",),
     ),
 )

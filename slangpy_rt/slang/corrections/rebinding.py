@@ -14,6 +14,8 @@ it stands, and these faults of Slang 2026.12 need another kind of instruction th
   that are read afterwards, one loses its gradient.
 - Of two elements of one array, vector or matrix that are read in a block, one by an index that is no literal, one
   loses its gradient. All but the first are read from copies, ``same(v, 1)[i]``; the number keeps the calls apart.
+- The compiler ends on the forward derivative of a vector that is made of a ``no_diff`` parameter: ``u = same(u);``
+  begins a function for each such scalar.
 - The compiler crashes on a ``for`` loop whose counter starts at a value that is no constant: ``i = same(i);`` begins
   its body.
 
@@ -230,9 +232,11 @@ class _Rebinding:
         every = [*function.parameters, *(v for s in inside for v in declared_variables(s.items))]
         self.types = [v.type for v in every] + [function.returns]
         ranked = (p for kind in ("scalar", "composite", "unknown") for p in names if self._starts(p, kind))
-        first = next(ranked, None) if self._mixes(every, inside) else None
-        if first:
-            self.found.append(Edit(function.body.start + 1, f" {self._again(first.name)}"))
+        if self._mixes(every, inside):
+            first = next(ranked, None)
+            constants = (p for p in names if not p.differentiable and p.kind == "scalar" and p.initialized)
+            for parameter in (first, *constants) if first else ():
+                self.found.append(Edit(function.body.start + 1, f" {self._again(parameter.name)}"))
         self._block(function.body, {p.name: p for p in function.parameters})
         return self.found
 
