@@ -119,7 +119,11 @@ def _named(name: str) -> SlangType | None:
     if generic := _GENERIC.match(name):
         inner_type = _named(generic["scalar"])
         sizes = "x".join(filter(None, (generic["rows"], generic["columns"])))
-        known = inner_type is not None and inner_type.kind == "scalar" and (generic["columns"] is None) == (name[0] == "v")
+        known = (
+            inner_type is not None
+            and inner_type.kind == "scalar"
+            and (generic["columns"] is None) == (name[0] == "v")
+        )
         return _named(f"{inner_type.name}{sizes}") if known and inner_type else None
     if name.startswith("Array<") and name.endswith(">"):
         inner, _, size = name[len("Array<") : -1].rpartition(",")

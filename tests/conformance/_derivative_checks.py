@@ -104,7 +104,12 @@ def _differs(found: Array, wanted: Array, scale: Array) -> bool:
 
 
 def check(
-    device: spy.Device, module: spy.Module, suffix: str, program: Program, measurements: Sequence[Measurement], seed: int,
+    device: spy.Device,
+    module: spy.Module,
+    suffix: str,
+    program: Program,
+    measurements: Sequence[Measurement],
+    seed: int,
     steps: Sequence[str] = ("call", "bwds", "fwds"),
 ) -> list[Outcome]:
     """What is wrong with a function: of the call, ``bwds``, ``fwds`` and the value that ``fwds`` returns."""
@@ -160,7 +165,10 @@ def check(
             called(*given, **named)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            crash = any(word in text for word in ("crashed", "ended", "assert failure", "signal", "InternalError", "segmentation"))
+            crash = any(
+                word in text
+                for word in ("crashed", "ended", "assert failure", "signal", "InternalError", "segmentation")
+            )
             return Outcome(f"{what} {'crash' if crash else 'refused'}", text)
         if what == "bwds":
             found = np.concatenate([rows_of(kept[name].grad_out) for name in changes], axis=1)

@@ -16,18 +16,13 @@ import pytest
 import slangpy_rt as spy
 from tests.conformance._derivative_checks import Outcome, check, load
 from tests.conformance._derivative_programs import (
-    MACROS,
-    SHARED,
     Generator,
     Measurement,
     Program,
-    flatten,
-    function_text,
     measure,
     nodes_of,
     points,
     program_text,
-    unflatten,
 )
 from tests.depth import is_deep, random_cases, sampled
 

@@ -225,9 +225,7 @@ def test_a_process_that_grew_large_is_replaced(monkeypatch: pytest.MonkeyPatch) 
     session.load_module("m", "m.slang", ADD)
     assert (compiler.started, len(session.functions("m", "add"))) == (1, 1)
     told = child_process.receive
-    monkeypatch.setattr(
-        child_process, "receive", lambda s: (*a[:2], True) if isinstance(a := told(s), tuple) else a
-    )
+    monkeypatch.setattr(child_process, "receive", lambda s: (*a[:2], True) if isinstance(a := told(s), tuple) else a)
     assert len(session.functions("m", "add")) == 1, "it still answers"
     monkeypatch.undo()
     assert len(session.functions("m", "add")) == 1
