@@ -20,14 +20,14 @@ DEVICES = ("cpu", "vulkan", "cuda")
 HEAD = """# Derivatives that were checked
 
 Slang 2026.12, the compiler inside the slangpy wheel, gets some derivatives wrong without a message, and crashes on
-others. This page lists the forms of functions that are known for it. "Right" is a form whose call, `bwds` and `fwds` agree
-with central differences of the same function in NumPy, because statements are added to it before it is compiled
-([how](how-it-works.md#what-is-added-to-differentiable-functions)). "Refused" is a form for which a `CompileError` names
-the function and its line. `python codegen/tools/derivative_forms.py` writes this page; the test suite checks each
-form, and random functions besides.
+others. This page lists the forms of functions that are known for it. "Right" is a form whose call, `bwds` and `fwds`
+agree with central differences of the same function in NumPy, because
+[statements are added](how-it-works.md#differentiable-functions) to it before it is compiled. "Refused" is a form for
+which a `CompileError` names the function and its line. `python codegen/tools/derivative_forms.py` writes this page;
+the test suite checks each form, and random functions besides.
 
-[`f.check_grads(...)`](gradients.md#checking-gradients) checks a function of yours. A device with `debug=True` checks each
-derivative once, when its kernel is made.
+[`f.check_grads(...)`](gradients.md#checking-a-function) checks a function of yours. A device with `debug=True` checks
+each derivative once, when its kernel is made.
 
 """
 _ROW = re.compile(r"^\| (.+?) \| `(.*)` \| (.*?) \|$", re.M)
@@ -39,7 +39,7 @@ def page(states: dict[tuple[str, str], dict[str, str]]) -> str:
     Parameters
     ----------
     states : dict
-        By family and name of a form, the state on each device: ``"right"``, ``"refused"`` or ``""`` if it did not run.
+        By family and name of a form, the state on each device: ``"right"``, ``"refused"``, or empty without a run.
     """
     from tests.conformance._derivative_forms import FORMS
 

@@ -185,8 +185,8 @@ def taken(status: int, out: Out, note: Out, what: str) -> ComPtr:
 def failure(note: Out, what: str, source: str = "", written: str = "") -> CompileError:
     """Return an error with the compiler's messages, which begins with ``Slang could not`` and `what`.
 
-    Lines of ``source`` that they quote are indented as they are there. Where ``written`` is the user's text of the same
-    lines, its lines are quoted.
+    Lines of ``source`` that they quote are indented as they are there. Where ``written`` is the user's text of the
+    same lines, its lines are quoted.
     """
     text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
     # This message only repeats the ones above it, so it is cut off.
