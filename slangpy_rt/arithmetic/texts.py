@@ -23,9 +23,9 @@ _SIGNED_MOD = """
         return {into}(x % y);
     let r = {of}(x - x / y * y);
     return {into}(r != 0 && (r < 0) != (y < 0) ? r + y : r);"""
-# fmod is x - y * trunc(x / y) on GPUs other than CUDA's, rounded twice: 0 for 60000 and 0.1. Here the divisor, times the
-# largest power of two that leaves it at most the remainder, is subtracted as long as there is one, which is exact. The
-# exponents of numbers below the normal ones are not in their bits.
+# fmod is x - y * trunc(x / y) on GPUs other than CUDA's, rounded twice: 0 for 60000 and 0.1. Here the divisor, times
+# the largest power of two that leaves it at most the remainder, is subtracted as long as there is one, which is
+# exact. The exponents of numbers below the normal ones are not in their bits.
 _REMAINDER = """
 {of} remainder_({of} x, {of} y)
 {{
@@ -126,7 +126,8 @@ def binary(name: str, a: str, b: str, of: str, into: str) -> str:
     body = body if "{of}" not in body and "{into}" not in body else body.format(
         of=of, into=into, negative="y < 0" if signed else "false"
     )  # fmt: skip
-    return f"{before}{into} {name}_({a} a, {b} b)\n{{\n    let x = {of}(a);\n    let y = {of}(b);\n    {body.strip()}\n}}\n"
+    operands = f"    let x = {of}(a);\n    let y = {of}(b);\n"
+    return f"{before}{into} {name}_({a} a, {b} b)\n{{\n{operands}    {body.strip()}\n}}\n"
 
 
 def unary(name: str, a: str, into: str) -> str:

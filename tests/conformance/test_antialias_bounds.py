@@ -1,4 +1,4 @@
-"""Antialiasing of triangles smaller than a pixel and of random ones: colors stay between colors, derivatives are those."""
+"""Antialiasing of triangles smaller than a pixel and of random ones: bounds of colors, and derivatives."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_colors_stay_between_colors(device: spy.Device, scale: float) -> None:
 @sampled(2)
 @pytest.mark.parametrize("half", [0.15, 0.3, 0.75])
 def test_gradients_are_those_of_differences(device: spy.Device, half: float) -> None:
-    """Squares of some pixels' width, whose sides' parts do not change as they move; small ones have more than a pixel's."""
+    """Squares, the parts of whose sides do not change as they move; those of small ones exceed a pixel."""
     rng = np.random.default_rng(6)
     rows, columns = SIZE
     centres = np.array([(x, y) for x in range(2, columns - 1, 4) for y in range(2, rows - 1, 4)], float) + 0.5
@@ -66,7 +66,10 @@ def test_gradients_are_those_of_differences(device: spy.Device, half: float) -> 
 
     def drawn(moved: Array, changed: Array) -> Array:
         found = graphics.antialias(
-            spy.Tensor.from_numpy(device, changed, "float3"), seen, spy.Tensor.from_numpy(device, moved, "float4"), faces
+            spy.Tensor.from_numpy(device, changed, "float3"),
+            seen,
+            spy.Tensor.from_numpy(device, moved, "float4"),
+            faces,
         )
         return found.to_numpy().astype(np.float64) * weights
 
