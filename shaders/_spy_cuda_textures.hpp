@@ -1,5 +1,5 @@
 // Textures of CUDA: what Slang's text calls CUtexObject, with facts that the texture object lacks.
-// slang/cuda_textures.py puts this text behind Slang's prelude in kernels that use textures. backends/cuda/images.py
+// slang/corrections/cuda_textures.py puts this text behind Slang's prelude in kernels that use textures. backends/cuda/images.py
 // writes the numbers.
 
 // Bits 0 to 31: the texture object; code for compute capabilities 7.5 to 12.0 reads no other bits of it. Bits 32 and

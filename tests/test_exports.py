@@ -23,6 +23,7 @@ PUBLIC = [
     "DiffPair",
     "Event",
     "Function",
+    "GradientError",
     "Image",
     "InstanceList",
     "InstanceTensor",
@@ -86,9 +87,9 @@ VECTORS = {f"{scalar}{n}" for scalar in ("bool", "int", "uint", "half", "float",
 # Of the classes; what instances add (``module.device``, the functions) is not among them.
 MEMBERS = {
     "Module": "find_function find_struct info load_from_file load_from_source name require_function require_struct",
-    "Function": "append_to bind bwds call call_group_shape constants device dispatch explain fwds group_size map "
-    "raster return_type return_type_name set signature source stream thread_group_size tune type_conformances "
-    "value_and_grad write",
+    "Function": "append_to bind bwds call call_group_shape check_grads constants device dispatch explain fwds "
+    "group_size map raster return_type return_type_name set signature source stream thread_group_size tune "
+    "type_conformances value_and_grad write",
     "Kernel": "append_to bind bwds call constants device dispatch explain fwds group_size map of return_type "
     "return_type_name set signature source stream thread_group_size threads_of_group tune type_conformances write",
     "Struct": "fields forget name source_changed",
@@ -99,9 +100,9 @@ MEMBERS = {
     "Profile": "rows save",
     "Stream": "handle launch number record synchronize wait",
     "Timer": "seconds",
-    "Image": "backward get_this levels update",
+    "Image": "backward get_this gradient_of_this levels update",
     "Mesh": "corners_on faces from_trimesh load positions sizes triangles_on",
-    "Scene": "backward count get_this meshes update update_this",
+    "Scene": "backward count get_this gradient_of_this meshes update update_this",
     "Sampler": "address desc device layout",
     "Texture": "address array_length buffer copy_from copy_to depth device format from_numpy generate_mips height "
     "layout mip mip_count nbytes numpy of sampler shape slang_type summary to_numpy type used width with_sampler",
@@ -206,6 +207,7 @@ def test_errors_are_the_builtin_ones_too() -> None:
         (spy.ShapeError, ValueError),
         (spy.CompileError, RuntimeError),
         (spy.OutOfBoundsError, IndexError),
+        (spy.GradientError, ArithmeticError),
         (spy.OutOfMemoryError, MemoryError),
         (spy.OutOfMemoryError, spy.DeviceError),
         (spy.DeviceLostError, spy.DeviceError),

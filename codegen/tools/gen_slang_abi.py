@@ -11,10 +11,24 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import re
+import struct
 from pathlib import Path
 
+# Interfaces that this project implements itself (``file_system.py``), with the identifiers that Slang asks them for.
+IDENTIFIERS = ["ISlangUnknown", "ISlangCastable", "ISlangFileSystem", "ISlangFileSystemExt"]
 METHODS = {
-    "ISlangUnknown": ["release"],
+    "ISlangUnknown": ["queryInterface", "addRef", "release"],
+    "ISlangCastable": ["castAs"],
+    "ISlangFileSystem": ["loadFile"],
+    "ISlangFileSystemExt": [
+        "getFileUniqueIdentity",
+        "calcCombinedPath",
+        "getPathType",
+        "getPath",
+        "clearCache",
+        "enumeratePathContents",
+        "getOSPathKind",
+    ],
     "ISlangBlob": ["getBufferPointer", "getBufferSize"],
     "IGlobalSession": ["createSession", "findProfile", "getBuildTagString", "parseCommandLineArguments"],
     "ISession": [
@@ -260,6 +274,7 @@ _SCALARS = {
     "SlangResult": "c_int32",
     "SlangTargetFlags": "c_uint32",
     "SessionFlags": "c_uint32",
+    "FileSystemContentsCallBack": "c_void_p",
 }
 
 
@@ -274,7 +289,7 @@ class Headers:
 
     def body(self, kind: str, name: str) -> tuple[str, str]:
         """Return base clause and brace contents of a definition."""
-        match = re.search(rf"\b{kind}\s+{name}\b([^;{{}}()]*)\{{", self.text)
+        match = re.search(rf"\b(?:{kind})\s+{name}\b([^;{{}}()]*)\{{", self.text)
         if match is None:
             raise SystemExit(f"{kind} {name} is not in the headers; correct the lists of this script")
         depth, at = 1, match.end()
@@ -285,13 +300,22 @@ class Headers:
 
     def methods(self, interface: str) -> list[tuple[str, str, str]]:
         """Return the result type, name and parameters of every vtable slot, inherited ones first."""
-        base, body = self.body("struct", interface)
+        base, body = self.body("struct|class", interface)
         parent = re.search(r"public\s+(\w+)", base)
         inherited = self.methods(parent[1]) if parent else []
         own = re.findall(r"\bvirtual\s+([^;()]*?)(\w+)\s*\(([^;]*?)\)\s*(?:const\s*)?=\s*0\s*;", body, re.S)
         if len(own) != len(re.findall(r"\bvirtual\b", body)):
             raise SystemExit(f"{interface}: a virtual method escaped the parser; extend it")
         return inherited + own
+
+    def identifier(self, interface: str) -> bytes:
+        """Return the 16 bytes of an interface's identifier, as they lie in memory."""
+        _, body = self.body("struct|class", interface)
+        match = re.search(r"SLANG_COM_INTERFACE\(([^)]*)\)", body)
+        if match is None:
+            raise SystemExit(f"{interface}: its identifier escaped the parser; extend it")
+        first, second, third, *rest = (int(number, 16) for number in re.findall(r"0x([0-9a-fA-F]+)", match[1]))
+        return struct.pack("<IHH8B", first, second, third, *rest)
 
     def enum(self, name: str) -> dict[str, int]:
         """Return the enumerators that have an explicit value."""
@@ -327,14 +351,14 @@ class Headers:
         types = [self.ctype(re.sub(r"\w+\s*$", "", part)) for part in parts]
         return f"({', '.join(types)}{',' if len(types) == 1 else ''})"
 
-    def fields(self, struct: str) -> list[tuple[str, str]]:
+    def fields(self, name: str) -> list[tuple[str, str]]:
         """Return name and ctypes type of every member."""
-        _, body = self.body("struct", struct)
+        _, body = self.body("struct", name)
         out = []
         for line in filter(None, (part.strip() for part in body.split(";"))):
             match = re.fullmatch(r"(.*?)(\w+)\s*(\[\d+\])?\s*(=.*)?", line, re.S)
             if match is None:
-                raise SystemExit(f"{struct}: member {line!r} escaped the parser; extend it")
+                raise SystemExit(f"{name}: member {line!r} escaped the parser; extend it")
             ctype = self.ctype(match[1])
             out.append((match[2], f"{ctype} * {match[3].strip('[]')}" if match[3] else ctype))
         return out
@@ -345,14 +369,17 @@ def generate(include: Path) -> str:
     headers = Headers(include)
     used = re.compile(r"\b(?:c_\w+)\b")
     out = []
-    for struct in STRUCTS:
-        out += ["", "", f"class {struct}(Structure):", "    _fields_ = ["]  # ctypes reads exactly this name
-        out += [f'        ("{name}", {ctype}),' for name, ctype in headers.fields(struct)] + ["    ]"]
+    for structure in STRUCTS:
+        out += ["", "", f"class {structure}(Structure):", "    _fields_ = ["]  # ctypes reads exactly this name
+        out += [f'        ("{name}", {ctype}),' for name, ctype in headers.fields(structure)] + ["    ]"]
     out += ["", ""]
     for enum, names in ENUMS.items():
         values = headers.enum(enum)
         out += [f"{name} = {values[name]}" for name in names]
-    out += ["", "METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {"]
+    out += ["", "IDENTIFIERS: dict[str, bytes] = {"]
+    identifiers = {interface: headers.identifier(interface).hex() for interface in IDENTIFIERS}
+    out += [f'    "{interface}": bytes.fromhex("{number}"),' for interface, number in identifiers.items()]
+    out += ["}", "", "METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {"]
     for interface, names in METHODS.items():
         slots = headers.methods(interface)
         for name in names:

@@ -61,6 +61,14 @@ class Adapter(ABC):
             If a call with that access would write to an array that must not be changed.
         """
 
+    @abstractmethod
+    def copied(self, value: Any) -> Any:
+        """Return an array of the same contents that nobody else changes: of the library, or of NumPy."""
+
+    def in_its_words(self, message: str, value: Any, other: Any) -> str:
+        """Return the message of an error that says of an array what ``on`` returned, in the words of its library."""
+        return message
+
     def check_writable(self, value: Any) -> None:  # noqa: B027 - most arrays may be written to
         """Refuse an array that must not be changed; only called for arrays that a call would write to.
 

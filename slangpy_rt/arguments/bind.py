@@ -109,7 +109,10 @@ def bind(where: str, scope: Scope, param: Param, value: Any, how: Map = NO_MAP) 
             other = stand_in(value) if adapter is None else adapter.on(scope.device, value)
         except BindError as error:
             raise BindError(f"{where} is {error}") from None
-        inner = bind(where, scope, param, other, how)
+        try:
+            inner = bind(where, scope, param, other, how)
+        except BindError as error:
+            raise error if adapter is None else BindError(adapter.in_its_words(str(error), value, other)) from None
         packer = _stand_in_packer(where, scope.device, value, other, stand_in, inner)
         host = (adapter.result_kind(value) if adapter is not None else "") or inner.host
         return replace(inner, packer=packer, host=host)
@@ -227,7 +230,9 @@ def bind_result(where: str, scope: Scope, type_: SlangType, value: Any, how: Map
             other = adapter.on(scope.device, value)
             inner = bind_result(where, scope, type_, other, how)
         except BindError as error:
-            raise error if str(error).startswith(where) else BindError(f"{where} is {error}") from None
+            if not str(error).startswith(where):
+                raise BindError(f"{where} is {error}") from None
+            raise BindError(adapter.in_its_words(str(error), value, other)) from None
         packer = _stand_in_packer(where, scope.device, value, other, adapter, inner)
         return replace(inner, packer=packer, host=adapter.result_kind(value))
     if not isinstance(value, (NDBuffer, np.ndarray, Texture)):

@@ -32,6 +32,7 @@ from slangpy_rt.core.dtypes import (
     atomic_of,
     cast,
     convertible,
+    holds_own_container,
     is_bfloat16,
     is_own_bfloat16,
     scalars_of,
@@ -97,7 +98,8 @@ def bind_array(
         )
     outer = _split(where, type_, layout.full_shape, inner, value)
     strides = layout.strides[: len(outer)]
-    if inner and not same_walk(inner, layout.strides[len(outer) :], stored.step):
+    # Of an array without elements PyTorch gives any strides.
+    if inner and 0 not in outer and not same_walk(inner, layout.strides[len(outer) :], stored.step):
         raise BindError(f"{where} is a view whose '{type_.name}' elements have gaps; copy it first.")
     host = "tensor" if isinstance(value, Tensor) else "ndbuffer"
     return Bound(
@@ -202,6 +204,11 @@ def stored_as(where: str, type_: SlangType) -> Storage:
         raise UnsupportedError(
             f"{where}: '{type_.name}' is the type of elements of whole arrays; declare float, which takes and "
             "returns arrays of bfloat16 element by element."
+        )
+    if found is None and holds_own_container(type_):
+        raise UnsupportedError(
+            f"{where}: '{type_.name}' holds a whole array, and there are no arrays of such structs; pass one dict, "
+            "whose other fields may be arrays that the call runs along."
         )
     if found is None:
         raise UnsupportedError(

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from slangpy_rt.arguments.accumulation import adding
+from slangpy_rt.arguments.adapter import Adapter
+from slangpy_rt.arguments.adapters import converter
 from slangpy_rt.arguments.bind_array import bind_array, stored_as
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.differentials import (
@@ -33,6 +35,7 @@ from slangpy_rt.arguments.nested_packers import ConvertedPacker, PartsPacker
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.seeds import seed_of
 from slangpy_rt.arguments.value_packers import ValuePacker
+from slangpy_rt.arguments.vectors import Matrix, Vector
 from slangpy_rt.arguments.whole_gradients import whole
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
@@ -94,11 +97,17 @@ def assigned(bound: Bound, shape: Shape, together: bool) -> Bound:
         parts = tuple((place, assigned(part, shape, together)) for place, part in bound.parts)
         return replace(bound, parts=parts)
     g = bound.grad_out
-    if g is None or not g.fresh or g.access != "accumulate" or g.mode != "array" or prod(g.shape) != prod(shape):
+    if g is None or not g.fresh or g.access != "accumulate" or g.mode != "array":
+        return bound
+    # Zeros are right where the call or the gradient has no elements.
+    if prod(g.shape) != prod(shape) or 0 in shape:
         return bound
     if adding(align(g.shape, g.strides, shape, g.mapped), shape, g.count, together) != "accumulate":
         return bound
-    return replace(bound, grad_out=replace(g, access="out"))
+    # What is written has the call's dimensions; those that are missing have one element.
+    missing = 0 if g.mapped is not None else len(shape) - len(g.shape)
+    padded = replace(g, access="out", shape=(1,) * missing + g.shape, strides=(0,) * missing + g.strides)
+    return replace(bound, grad_out=padded)
 
 
 def _walk(
@@ -106,6 +115,9 @@ def _walk(
 ) -> Bound:
     """Return an argument with gradients at every place that is differentiated."""
     packer = bound.packer
+    if bound.mode != "tensor" and isinstance(adapter := converter(type(value)), Adapter) and adapter.takes_results:
+        # PyTorch differentiates its tensors itself; to a derivative they are constants.
+        return bound
     if isinstance(packer, ConvertedPacker) and not isinstance(value, DiffPair):
         part = replace(bound, packer=packer.inner)
         inner = _walk(where, scope, type_, part, packer.convert(value), active, derivative)
@@ -123,7 +135,7 @@ def _walk(
         return whole(where, scope, bound, value, derivative)
     if not active or bound.mode == "computed":
         return bound
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and not isinstance(value, (Vector, Matrix)):
         raise BindError(
             f"{where} is {in_words(value)}, which has no gradient; make it a Tensor with Tensor.from_numpy(...), "
             "and add .with_grads() if its gradient is wanted."

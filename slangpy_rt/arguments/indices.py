@@ -11,6 +11,13 @@ from slangpy_rt.core.shapes import MOST_DIMENSIONS, Shape, is_whole, whole_numbe
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 
+_LIMITS = {
+    "int": (-(2**31), 2**31 - 1),
+    "uint": (0, 2**32 - 1),
+    "int64_t": (-(2**63), 2**63 - 1),
+    "uint64_t": (0, 2**64 - 1),
+}
+
 
 class call_id(Generator):
     """Stands for the index of the current element in the call's shape.
@@ -134,22 +141,23 @@ class grid(Generator):
         self._stride = _each("stride", 1 if stride is None else stride, items)
         # For a dimension that another argument gives, only the first index is known.
         ends = zip(self._offset, self._stride, self.shape, strict=True)
-        self._bounds = _bounds([value for first, step, n in ends for value in (first, first + max(n - 1, 0) * step)])
+        self._fits = _fits([value for first, step, n in ends for value in (first, first + max(n - 1, 0) * step)])
+        self._stored = _stored((*self._offset, *self._stride), self._fits)
 
     def key(self) -> Any:
-        return grid, self._shape, self._bounds
+        return grid, self._shape, self._fits, self._stored
 
     def scalars(self) -> tuple[str, ...]:
-        return ("int",) * (2 * len(self.shape))
+        return (self._stored,) * (2 * len(self.shape))
 
     def values(self) -> tuple[Any, ...]:
-        return (*self._offset, *self._stride)
+        return _as_stored((*self._offset, *self._stride), self._stored)
 
     def check(self, where: str, type_: SlangType) -> None:
         wanted, own = components(where, type_, self), len(self.shape)
         if wanted != own:
             raise BindError(f"{where} is {self!r} of {_count(own)}; '{type_.name}' counts {wanted}.")
-        _check_bounds(where, type_, self, self._bounds)
+        _check_fits(where, type_, self, self._fits)
 
     def expression(
         self, where: str, type_: SlangType, values: Sequence[str], rank: int, dims: Shape | None = None
@@ -162,6 +170,20 @@ class grid(Generator):
         return _vector_of(
             type_, [f"{scalar}({first})" if n == 1 else _step(scalar, first, step, d) for first, step, d, n in steps]
         )
+
+    def part(self, shape: Shape, steps: Sequence[int], dims: Sequence[int]) -> grid:
+        """Return the grid of a part of the call: of each ``steps`` elements along a dimension one.
+
+        Parameters
+        ----------
+        shape, steps : sequence of int
+            The part's size and its steps along each call dimension.
+        dims : sequence of int
+            The call dimension of each dimension of this grid.
+        """
+        sizes = [n if n in (-1, 1) else shape[d] for n, d in zip(self._shape, dims, strict=True)]
+        strides = [s if n == 1 else s * steps[d] for n, s, d in zip(self._shape, self._stride, dims, strict=True)]
+        return grid(tuple(sizes), self._offset, tuple(strides))
 
     def __repr__(self) -> str:
         offset = f", offset={self._offset}" if any(self._offset) else ""
@@ -178,27 +200,34 @@ class range_of(Generator):
         except OverflowError:
             raise BindError(f"{values}, which is longer than any call can be.") from None
         self._range = values
-        self._bounds = _bounds([values[0], values[-1]] if values else [])
+        self._fits = _fits([values[0], values[-1]] if values else [])
+        self._numbers = (values.start if values else 0, values.step if len(values) > 1 else 0)
+        self._stored = _stored(self._numbers, self._fits)
 
     def key(self) -> Any:
-        return range, self.shape, self._bounds
+        return range, self.shape, self._fits, self._stored
 
     def scalars(self) -> tuple[str, ...]:
-        return ("int", "int")
+        return (self._stored, self._stored)
 
     def values(self) -> tuple[Any, ...]:
-        return self._range.start, self._range.step if len(self._range) > 1 else 0
+        return _as_stored(self._numbers, self._stored)
 
     def check(self, where: str, type_: SlangType) -> None:
         if components(where, type_, self) != 1 or type_.kind != "scalar":
             raise BindError(f"{where} is {self!r}; it takes an 'int' parameter, not '{type_.name}'.")
-        _check_bounds(where, type_, self, self._bounds)
+        _check_fits(where, type_, self, self._fits)
 
     def expression(
         self, where: str, type_: SlangType, values: Sequence[str], rank: int, dims: Shape | None = None
     ) -> str:
         self.check(where, type_)
         return _step(scalar_of(type_), values[0], values[1], rank - 1 if dims is None else dims[0])
+
+    def part(self, count: int, step: int) -> range_of:
+        """Return ``count`` of its numbers, each ``step`` elements after the one before; all if it has one number."""
+        numbers = self._range
+        return self if len(numbers) < 2 else range_of(numbers[::step][:count])
 
     def __repr__(self) -> str:
         return repr(self._range)
@@ -219,28 +248,37 @@ def _count(dims: int) -> str:
     return f"{dims} dimension{'s' * (dims != 1)}"
 
 
-def _bounds(values: Sequence[int]) -> str:
-    """Return which 32-bit integer types hold all values.
-
-    ``"uint"`` stands for both, ``"int"`` for the signed one only, and ``""`` for neither.
-    """
-    if any(not -(2**31) <= v < 2**31 for v in values):
-        return ""
-    return "int" if any(v < 0 for v in values) else "uint"
+def _fits(values: Sequence[int]) -> tuple[str, ...]:
+    """Return the integer types that hold all values."""
+    return tuple([scalar for scalar, (low, high) in _LIMITS.items() if all(low <= v <= high for v in values)])
 
 
-def _check_bounds(where: str, type_: SlangType, what: Generator, bounds: str) -> None:
-    if not bounds:
-        raise BindError(f"{where} is {what!r}, whose numbers go beyond those of an 'int', {-(2**31)} to {2**31 - 1}.")
-    if bounds == "int" and scalar_of(type_).startswith("u"):
+def _stored(numbers: Sequence[int], fits: tuple[str, ...]) -> str:
+    """Return the type in which a call passes first indices and steps: of 64 bits only where 32 are too few."""
+    low, high = _LIMITS["int"]
+    return "int" if "int" in fits and all(low <= n <= high for n in numbers) else "uint64_t"
+
+
+def _as_stored(numbers: tuple[int, ...], stored: str) -> tuple[int, ...]:
+    """Return numbers as the call passes them; kernels compute modulo a power of two, so that signs need no bit."""
+    return numbers if stored == "int" else tuple([n % 2**64 for n in numbers])
+
+
+def _check_fits(where: str, type_: SlangType, what: Generator, fits: tuple[str, ...]) -> None:
+    scalar = scalar_of(type_)
+    if scalar in fits:
+        return
+    if scalar[0] == "u" and fits and "uint64_t" not in fits:
         raise BindError(f"{where} is {what!r}, which has negative numbers; '{type_.name}' takes none.")
+    (low, high), article = _LIMITS[scalar], "a" if scalar[0] == "u" else "an"
+    raise BindError(f"{where} is {what!r}, whose numbers go beyond those of {article} '{scalar}', {low} to {high}.")
 
 
 def _each(name: str, value: Any, shape: Shape) -> Shape:
     """Return a whole number for each dimension."""
     items = whole_numbers(value)
-    if not items or not _bounds(items):
-        raise BindError(f"grid: {name} is made of whole numbers that fit an 'int', not {in_words(value)}.")
+    if not items or not _fits(items):
+        raise BindError(f"grid: {name} is made of whole numbers of at most 64 bits, not {in_words(value)}.")
     if is_whole(value):
         return items * len(shape)
     if len(items) != len(shape):

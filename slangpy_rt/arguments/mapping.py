@@ -12,7 +12,7 @@ from slangpy_rt.core.checks import text
 from slangpy_rt.core.dtypes import PYTHON_TYPES, SLANG_OF
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import MOST_DIMENSIONS
-from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.types import SlangType, check_value
 from slangpy_rt.core.wording import in_words
 
 
@@ -45,6 +45,26 @@ class Map:
 
 
 NO_MAP = Map()
+
+
+def is_map(value: Any) -> bool:
+    """Tell whether a value is a Map as ``read_map`` makes it; values from outside the process may be others.
+
+    Raises
+    ------
+    TypeError
+        If it holds a Slang type that is damaged.
+    """
+    if not isinstance(value, Map) or not isinstance(value.fields, tuple):
+        return False
+    if isinstance(value.type, SlangType):
+        check_value(value.type)
+    dims = value.dims
+    return (
+        (dims is None or (isinstance(dims, tuple) and all(type(d) is int and 0 <= d < MOST_DIMENSIONS for d in dims)))
+        and (value.type is None or isinstance(value.type, (str, SlangType)))
+        and all(isinstance(name, str) and is_map(how) for name, how in value.fields)
+    )
 
 
 def read_map(where: str, value: Any, depth: int = 0) -> Map:

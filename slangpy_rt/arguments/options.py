@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from slangpy_rt.arguments.mapping import NO_MAP, Map
+from slangpy_rt.arguments.mapping import NO_MAP, Map, is_map
+from slangpy_rt.core.checks import text
 from slangpy_rt.core.conversion import kind_of
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
+
+# The most threads of a thread group on every device.
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,45 @@ class Options:
 
 
 NO_OPTIONS = Options()
+
+
+def check_options(where: str, options: Any) -> Options:
+    """Check Options that come from outside the process, as from a pickle, and return them.
+
+    Raises
+    ------
+    BindError
+        If a setting is none that a modifier of ``Function`` makes.
+    """
+    try:
+        if not isinstance(options, Options) or not _are_settings(options):
+            raise TypeError
+        for name, value in options.constants:
+            text(where, "a constant's name", name)
+            frozen_constant(f"{where}: constant '{name}'", value)
+    except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
+        if isinstance(error, BindError):
+            raise
+        raise BindError(f"{where}: the settings of a function are damaged. Write the pickle again.") from None
+    return options
+
+
+def _are_settings(options: Options) -> bool:
+    tuples = (options.maps, options.named_maps, options.constants, options.uniforms, options.group)
+    return (
+        all(isinstance(items, tuple) for items in (*tuples, options.conformances))
+        and all(map(is_map, options.maps))
+        and all(isinstance(name, str) and is_map(how) for name, how in options.named_maps)
+        and all(isinstance(name, str) for name in options.uniforms)
+        and (options.returns is None or isinstance(options.returns, (str, type)))
+        and all(type(n) is int and n > 0 for n in options.group)
+        and (not options.group or (len(options.group) <= 3 and prod(options.group) <= MOST_THREADS))
+        and all(
+            isinstance(interface, str) and isinstance(struct, str) and type(number) is int and 0 <= number < 2**32
+            for interface, struct, number in options.conformances
+        )
+        and options.derivative in ("", "backward", "forward")
+    )
 
 
 def frozen_constant(where: str, value: Any) -> Any:

@@ -8,16 +8,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from math import inf
+from pathlib import Path
 from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any
 
+from slangpy_rt.core.checks import flag, table, text
 from slangpy_rt.core.conversion import describe_name
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.types import Param, SlangType, StructInfo
 from slangpy_rt.core.weak import WeakMembers
-from slangpy_rt.runtime.core import DeviceCore
+from slangpy_rt.runtime.core import DeviceCore, a_device
 from slangpy_rt.runtime.follower import Follower
+from slangpy_rt.runtime.pickling import damaged, reads
 
 if TYPE_CHECKING:
     from slangpy_rt.slang.source import Source
@@ -68,6 +71,8 @@ class Scope(Follower):
         self.due = 0.0 if watch and source.watched else inf
         # Emitted and loaded kernels by their descriptions, which hold no sizes: calls of other shapes use them too.
         self.ready: dict[Any, Any] = {}
+        # Descriptions of the derivatives' kernels that a debug device has checked.
+        self.checked: set[Any] = set()
         self._lock = threading.RLock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -118,6 +123,7 @@ class Scope(Follower):
         """Drop all prepared calls."""
         self.age = object()
         self.ready = {}
+        self.checked = set()
         for follower in list(self.followers):
             follower.forget()
 
@@ -186,15 +192,43 @@ class ScopeOfUniforms(Scope):
         return self._users.uniforms(where, names)
 
 
+@reads("a module")
 def scope_of_recipe(device: DeviceCore, recipe: Any, strict: bool) -> Scope:
-    """Load a module again, on a device, and return its scope."""
+    """Load a module again, on a device, and return its scope.
+
+    Raises
+    ------
+    BindError
+        If the recipe is not as ``Source.recipe`` makes it.
+    CompileError
+        If the module's file is gone, or Slang refuses its text.
+    """
     from slangpy_rt.slang.source import source_of  # as late as a program's first module
 
+    device = a_device("pickle", device)
+    strict = flag("pickle", "strict_broadcasting", strict)
+    _check_recipe(recipe)
     device.check_open()
     source = source_of(recipe, device.cache, device.backend.target, device.include_paths)
     scope = Scope(device, source, device.hot_reload, strict)
     device.followers.add(scope)
     return scope
+
+
+def _check_recipe(recipe: Any) -> None:
+    """Check the items of a module's recipe; constants are checked where the module is loaded."""
+    path, source, defines, constants, links = recipe
+    text("pickle", "the path of a module", path)
+    if source is not None:
+        text("pickle", "the text of a module", source)
+    if not Path(path).name or not isinstance(defines, tuple) or not isinstance(links, tuple):
+        raise damaged("a module", "its macros and linked modules are no tuples, or its path is empty")
+    for name, value in defines:
+        text("pickle", "a macro's name", name)
+        text("pickle", "a macro's value", value)
+    table("pickle", "the constants of a module", constants)
+    for link in links:
+        _check_recipe(link)
 
 
 def _plain(found: StructInfo | SlangType | None) -> SlangType | None:

@@ -1,25 +1,30 @@
 """Stand-ins: arguments of a caller's own class whose ``__slang_arg__`` or ``get_this`` returns the value to pass.
 
 The method is called once a call. Its value replaces the stand-in in everything that follows, and ``update_this`` gets
-that same value after the call; so results reach a ``get_this`` that makes a new object each time. Arrays of other
+that same value after the call; so results reach a ``get_this`` that makes a new object each time. With a method
+``gradient_of_this`` a stand-in gives the gradient of its value another form in ``value_and_grad``. Arrays of other
 libraries are no stand-ins: adapters use them in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from slangpy_rt.arrays.layout import Laid
+from slangpy_rt.arrays.ndbuffer import NDBuffer
+from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.wording import class_in_words, in_words
 
 # A stand-in may stand for another one; this ends the search for one that stands for itself.
 _DEEPEST = 32
-_PLAIN = frozenset({bool, int, float, str, type(None)})
+# Types of values that hold no others.
+PLAIN = frozenset({bool, int, float, str, type(None)})
 
 
 class Asked(NamedTuple):
@@ -75,6 +80,42 @@ def hand_back(asked: tuple[Asked, ...], written: set[int]) -> None:
             value.update_this(meant)
 
 
+def note_on(recorder: Any, asked: tuple[Asked, ...]) -> None:
+    """Have ``update_this`` called once a tape has added to the gradients of a stand-in's value, as ``bwds`` does.
+
+    Parameters
+    ----------
+    recorder : Recorder
+        The tape, on which the call of these stand-ins is not recorded yet.
+    """
+    for _, value, meant in want_back(asked):
+        arrays = tuple([array for array in arrays_in(meant) if array.layout.grads is not None])
+        recorder.note(arrays, arrays, partial(value.update_this, meant))
+
+
+def arrays_in(value: Any) -> Iterator[NDBuffer]:
+    """Yield the device arrays in a value, those inside of stand-ins too."""
+    return (array for array in memory_in(value) if isinstance(array, NDBuffer))
+
+
+def memory_in(value: Any) -> Iterator[Any]:
+    """Yield the device arrays and the textures in a value, those inside of stand-ins too."""
+    kind = type(value)
+    if isinstance(value, (NDBuffer, Laid)):
+        # A Sampler has no memory.
+        if isinstance(value, NDBuffer) or hasattr(value, "buffer"):
+            yield value
+    elif kind not in PLAIN and not isinstance(value, np.ndarray):
+        if stands_in(kind):
+            value = meant_by(value)
+        elif isinstance(value, ValueRef):
+            value = (value.value,)
+        fields = fields_of(value)
+        items = fields.values() if fields is not None else value if isinstance(value, (list, tuple)) else ()
+        for item in items:
+            yield from memory_in(item)
+
+
 def _plain(value: Any, place: int, asked: list[Asked], depth: int) -> Any:
     kind: Any = type(value)
     sort = _sort(kind)
@@ -93,7 +134,7 @@ def _plain(value: Any, place: int, asked: list[Asked], depth: int) -> Any:
         asked.append(Asked(place, value, meant))
         return _plain(meant, place, asked, depth + 1)
     if sort == "sequence":
-        if set(map(type, value)) <= _PLAIN:
+        if set(map(type, value)) <= PLAIN:
             return value
         return _same(value, list(value), place, asked, depth, kind)
     if sort == "mapping":
@@ -109,7 +150,7 @@ def _plain(value: Any, place: int, asked: list[Asked], depth: int) -> Any:
 @lru_cache(maxsize=1024)
 def _sort(kind: type) -> str:
     """Return where stand-ins may be in values of a type."""
-    if kind in _PLAIN or issubclass(kind, (np.ndarray, np.generic)):
+    if kind in PLAIN or issubclass(kind, (np.ndarray, np.generic)):
         return "whole"
     if stands_in(kind):
         return "stand-in"

@@ -201,6 +201,11 @@ class Elementwise:
         else:
             number = next(k for k in (a, b) if isinstance(k, type))
             of = promoted_with(arrays[0], number())
+        if name in BITWISE and is_float(of) and not any(map(is_float, arrays)) and len(arrays) == 2:
+            raise BindError(
+                f"{name}: no integer type has all numbers of '{arrays[0]}' and of '{arrays[1]}'; convert one: "
+                f"x.astype('{arrays[1] if arrays[0].startswith('u') else arrays[0]}')."
+            )
         if name in BITWISE and is_float(of):
             raise BindError(f"{name}: integers or bools were expected, and one operand has floating-point numbers.")
         if of == "bool" and name in ("sub", "floordiv", "mod", "pow", "lshift", "rshift"):

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slangpy_rt.arguments.kept import kept
+from slangpy_rt.arguments.kept import copied
 from slangpy_rt.arguments.signature import carries_gradients
+from slangpy_rt.arguments.stand_ins import memory_in
 from slangpy_rt.arithmetic import selection, sorting
 from slangpy_rt.arithmetic.derivatives import derivatives, has_formula, needed
 from slangpy_rt.arithmetic.elementwise import as_operand, as_scalars, elementwise
@@ -244,20 +245,31 @@ class GradTape(Recorder):
 
         return self._recorded((array,), made, propagate)
 
-    def call(self, function: Any, args: tuple[Any, ...], named: dict[str, Any], run: Callable[[], Any]) -> Any:
+    def call(
+        self,
+        function: Any,
+        args: tuple[Any, ...],
+        named: dict[str, Any],
+        run: Callable[[], Any],
+        also: tuple[Any, ...] = (),
+    ) -> Any:
         with _paused():
             found = run()
         parts = found if isinstance(found, tuple) else (found,)
         made = tuple([_carrying(r) if has_floats(r.layout.element) else r for r in parts])
-        args, named = tuple(map(kept, args)), {name: kept(value) for name, value in named.items()}
+        args, named = tuple(map(copied, args)), {name: copied(value) for name, value in named.items()}
 
         def propagate() -> None:
             seeds = tuple([r if (g := _gradient_of(r)) is None else r.detach().with_grads(grad_in=g) for r in made])
             function.bwds(*args, _result=seeds if isinstance(found, tuple) else seeds[0], **named)
 
-        operands = tuple(_arrays((*args, *named.values())))
-        self._record(operands, tuple([r for r in made if _gradient_of(r) is not None]), propagate)
+        read = tuple(memory_in((*args, *named.values(), *also)))
+        operands = tuple([array for array in read if isinstance(array, NDBuffer)])
+        self._record(operands, tuple([r for r in made if _gradient_of(r) is not None]), propagate, read)
         return made if isinstance(found, tuple) else made[0]
+
+    def note(self, operands: tuple[Any, ...], results: tuple[Any, ...], propagate: Callable[[], None]) -> None:
+        self._records.append(_Record(operands, results, propagate))
 
     def _of_elements(self, name: str, given: tuple[Any, ...], operands: list[Any], made: Any) -> Any:
         """Return the result of an operation of each element, recorded if an operand carries a gradient.
@@ -300,8 +312,14 @@ class GradTape(Recorder):
         self._record(operands, (made,), propagate)
         return made
 
-    def _record(self, operands: tuple[Any, ...], results: tuple[Any, ...], propagate: Callable[[], None]) -> None:
-        for array in (*operands, *results):
+    def _record(
+        self,
+        operands: tuple[Any, ...],
+        results: tuple[Any, ...],
+        propagate: Callable[[], None],
+        read: tuple[Any, ...] = (),
+    ) -> None:
+        for array in (*(read or operands), *results):
             self._memory[id(array.buffer)] = array.buffer
             device = array.device
             if device not in self._watches:
@@ -385,18 +403,6 @@ def _shape_of(*operands: Any) -> Any:
         return np.broadcast_shapes(*[getattr(x, "shape", ()) for x in operands])
     except ValueError:
         return None
-
-
-def _arrays(value: Any) -> Iterator[Any]:
-    """Yield the arrays in a value."""
-    if isinstance(value, NDBuffer):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _arrays(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _arrays(item)
 
 
 def _flat(array: Any) -> Any:

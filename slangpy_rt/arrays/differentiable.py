@@ -57,6 +57,12 @@ class NDDifferentiableBuffer(NDBuffer):
         carrying = self._carrying(grad, grad)
         self.layout, self._grads = carrying.layout, carrying._grads
 
+    def _with_pickled(self, where: str, grad_in: Any, grad_out: Any) -> NDDifferentiableBuffer:
+        if grad_out is not grad_in or not has_floats(self.layout.element):
+            raise BindError(f"{where}: {self.summary} is damaged: it has not one gradient. Write the pickle again.")
+        check_gradient(where, "grad", self, grad_in)
+        return self._carrying(grad_in, grad_in)
+
     @property
     def primal(self) -> NDBuffer:
         """An NDBuffer of the values alone, in the same memory."""

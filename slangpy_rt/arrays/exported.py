@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, as_bfloat16, handed_over
@@ -53,22 +54,21 @@ def capsule(
         try:
             # NumPy takes these parameters from 2.1 on.
             asked: dict[str, Any] = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
-            made = _host_bits(array).__dlpack__(**{k: v for k, v in asked.items() if v is not None})
+            view = _forward(array, _host_bits(array), bool(copy))
+            made = view.__dlpack__(**{k: v for k, v in asked.items() if v is not None})
             return as_bfloat16(made) if array.layout.element is BFLOAT16 else made
         except UnsupportedError as error:
             raise BufferError(str(error)) from None
     if copy or (dl_device is not None and tuple(dl_device) != (CUDA, device.index)):
         raise BufferError(f"{array.summary} is shared where it lies, on {device!r}; copy it with to_numpy().")
     _refuse_structs(array)
+    view = _forward(array, _bytes_of(array), False)
     # -1 says that the consumer orders its work itself.
     if stream != -1:
         wait_for(array, 0 if stream in (None, LEGACY) else int(stream))
-    layout = array.layout
-    strides = tuple(s * layout.unit for s in layout.strides)
     # The view has addresses of the GPU; nothing reads through it.
-    view = host_view(array.buffer, layout.full_shape, layout.numpy_dtype, array.address, strides)
     made = handed_over(view, device.index, max_version)
-    return as_bfloat16(made) if layout.element is BFLOAT16 else made
+    return as_bfloat16(made) if array.layout.element is BFLOAT16 else made
 
 
 def place(array: DeviceArray) -> tuple[int, int]:
@@ -120,6 +120,8 @@ def cuda_interface(array: DeviceArray) -> dict[str, Any]:
         raise AttributeError(f"{array.summary} holds no type of the CUDA array interface; it goes by DLPack.")
     try:
         _refuse_structs(array)
+        # PyTorch takes them for the strides of a dense array.
+        strides = None if layout.contiguous else _forward(array, _bytes_of(array), False).strides
     except BufferError as error:
         raise AttributeError(str(error)) from None
     _gather(array)
@@ -127,18 +129,24 @@ def cuda_interface(array: DeviceArray) -> dict[str, Any]:
         "version": 3,
         "shape": layout.full_shape,
         "typestr": layout.numpy_dtype.str,
-        "strides": None if layout.contiguous else tuple(s * layout.unit for s in layout.strides),
+        "strides": strides,
         "data": (array.address, False),
         "stream": layout.device.backend.queue.handle or LEGACY,
     }
 
 
 def as_torch(array: DeviceArray) -> Any:
-    """Make a tensor of PyTorch in the memory of an array."""
+    """Make a tensor of PyTorch in the memory of an array.
+
+    Raises
+    ------
+    BufferError
+        If the array has negative strides.
+    """
     import torch
 
     if array.layout.device.caps.dlpack_device != CUDA:
-        host = torch.from_numpy(_host_bits(array))
+        host = torch.from_numpy(_forward(array, _host_bits(array), False))
         return host.view(torch.bfloat16) if array.layout.element is BFLOAT16 else host
     return torch.from_dlpack(array)  # type: ignore[attr-defined]
 
@@ -151,8 +159,33 @@ def _host_bits(array: DeviceArray) -> npt.NDArray[Any]:
     layout.device.check_open()
     if "zero_copy" not in layout.device.caps.features:
         raise UnsupportedError(f"{array.summary} lies in memory of {layout.device!r}; copy it with to_numpy().")
+    return _bytes_of(array)
+
+
+def _bytes_of(array: DeviceArray) -> npt.NDArray[Any]:
+    """Return an array's memory as NumPy's, by the addresses that its device has."""
+    layout = array.layout
     strides = tuple(s * layout.unit for s in layout.strides)
     return host_view(array.buffer, layout.full_shape, layout.numpy_dtype, array.address, strides)
+
+
+def _forward(array: DeviceArray, view: npt.NDArray[Any], copied: bool) -> npt.NDArray[Any]:
+    """Return a view for libraries without negative strides: PyTorch ends the process when DLPack brings some.
+
+    Raises
+    ------
+    BufferError
+        If the array has negative strides, where it has several elements, and is not going to be copied.
+    """
+    if copied or all(step >= 0 for step in view.strides):
+        return view
+    if all(step >= 0 or size == 1 for size, step in zip(view.shape, view.strides, strict=True)) or not view.size:
+        # Strides that lead nowhere.
+        return np.lib.stride_tricks.as_strided(view, strides=tuple(map(abs, view.strides)))
+    raise BufferError(
+        f"{array.summary} has negative strides, which tensors of other libraries do not have; copy it with copy() or "
+        "to_numpy()."
+    )
 
 
 def wait_for(array: DeviceArray, stream: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from slangpy_rt.core import checks
 from slangpy_rt.core.conversion import as_array
 from slangpy_rt.core.dtypes import NUMPY_OF, cast
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
+from slangpy_rt.core.regular_file import open_regular
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import DeviceCore, a_device
 
@@ -26,6 +27,8 @@ Array = npt.NDArray[Any]
 _MODES = {"L": 255, "LA": 255, "RGB": 255, "RGBA": 255, "I;16": 65535, "I;16B": 65535, "F": 1}
 _COLORS = ("linear", "srgb", "raw")
 _FLOATS = ("half", "float")
+# Twice Pillow's MAX_IMAGE_PIXELS, from where Pillow refuses images. As float4 these are 2.9 GB.
+MOST_PIXELS = 178_956_970
 # Suffixes of files that Pillow writes, and how many channels their pixels may have.
 _WRITTEN = {
     ".png": (1, 2, 3, 4), ".jpg": (1, 3), ".jpeg": (1, 3), ".bmp": (1, 3), ".tif": (1, 3, 4), ".tiff": (1, 3, 4),
@@ -40,6 +43,7 @@ def load_image(
     color: str = "linear",
     channels: int | None = None,
     dtype: str = "float",
+    max_pixels: int | None = MOST_PIXELS,
 ) -> Tensor:
     """Load an image file into a Tensor with an element for each pixel, the top row first.
 
@@ -59,6 +63,10 @@ def load_image(
         and alpha is left out where it is not asked for. Colours do not become grey.
     dtype : str
         ``"float"`` or ``"half"``.
+    max_pixels : int, optional
+        The most pixels that the file may say it has, which is checked before memory is taken for them: a file of a
+        few MB can name sizes that no memory holds. None is no limit. Pillow has a limit of its own for the files
+        that it reads, twice ``PIL.Image.MAX_IMAGE_PIXELS``.
 
     Returns
     -------
@@ -68,9 +76,12 @@ def load_image(
     Raises
     ------
     BindError
-        If the file cannot be read, or an argument is of a wrong type or out of range.
+        If the file cannot be read, is no regular file, has more than ``max_pixels``, or an argument is of a wrong
+        type or out of range.
     UnsupportedError
         If the package that reads such files is not installed.
+    OutOfMemoryError
+        If the host or the device has no memory for the pixels.
     """
     where = "load_image"
     device = a_device(where, device)
@@ -79,15 +90,19 @@ def load_image(
     wanted = None if channels is None else checks.whole(where, "channels", channels, 1, 4)
     if not isinstance(dtype, str) or dtype not in _FLOATS:
         raise BindError(f"{where}: dtype is {in_words(dtype)}; 'float' or 'half' was expected.")
+    most = None if max_pixels is None else checks.whole(where, "max_pixels", max_pixels, 1, 2**63 - 1)
     try:
-        data = file.read_bytes()
+        with open_regular(file) as opened:
+            pixels, linear = _read(where, file, opened, most)
     except OSError as error:
         raise BindError(
-            f"{where}: cannot read {in_words(str(file))} ({error.strerror}); name another file."
+            f"{where}: cannot read {in_words(str(file))} ({error.strerror or error}); name another file."
         ) from None
-    try:
-        pixels, linear = _read(where, file, data)
+    except MemoryError as error:
+        raise checks.no_memory(where, error) from None
     except ValueError as error:
+        if isinstance(error, BindError):
+            raise
         raise BindError(f"{where}: cannot read {in_words(str(file))}: {error}.") from None
     if color != "raw" and linear != (color == "linear"):
         pixels = curved(pixels, decoded if color == "linear" else encoded)
@@ -158,26 +173,41 @@ def save_image(path: str | os.PathLike[str], image: Any, color: str = "linear", 
         raise BindError(f"{where}: cannot write {in_words(str(file))} ({told}); name another file.") from None
 
 
-def _read(where: str, file: Path, data: bytes) -> tuple[Array, bool]:
-    """Return a file's pixels as floats of shape (height, width, channels), and whether they are linear light."""
-    if data[:4] == exr.MARK:
-        return exr.read(where, file), True
-    if png16.is_deep(data):
-        return png16.read(data) / np.float32(65535), False
+def _read(where: str, file: Path, opened: BinaryIO, most: int | None) -> tuple[Array, bool]:
+    """Return a file's pixels as floats of shape (height, width, channels), and whether they are linear light.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or has more than ``most`` pixels.
+    """
+    start = opened.read(png16.START)
+    opened.seek(0)
+    if start[:4] == exr.MARK:
+        return exr.read(where, file, most), True
+    if png16.is_deep(start):
+        return png16.read(opened, most) / np.float32(65535), False
     image = _pillow(where)
     from PIL import ImageOps, UnidentifiedImageError
 
     try:
-        with image.open(BytesIO(data)) as opened:
-            picture = ImageOps.exif_transpose(opened)
+        with image.open(opened) as found:
+            png16.check_size(found.width, found.height, most)
+            picture = ImageOps.exif_transpose(found)
             if picture.mode in ("1", "P", "PA"):
                 alpha = "transparency" in picture.info or picture.mode == "PA"
                 picture = picture.convert("L" if picture.mode == "1" else "RGBA" if alpha else "RGB")
             mode, pixels = picture.mode, np.asarray(picture)
     except UnidentifiedImageError:
         raise ValueError("it is no image that Pillow knows") from None
-    except (OSError, SyntaxError, image.DecompressionBombError) as error:
-        raise ValueError(str(error).rstrip(".")) from None
+    except image.DecompressionBombError:
+        raise ValueError(
+            f"Pillow refuses its size; set PIL.Image.MAX_IMAGE_PIXELS, now {image.MAX_IMAGE_PIXELS}, if you trust it"
+        ) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # Pillow's readers raise what they like for damaged files
+        raise ValueError(str(error).rstrip(".") or f"Pillow raised {type(error).__name__}") from None
     if mode not in _MODES:
         raise ValueError(
             f"its pixels are of Pillow's mode {mode!r}; convert it: PIL.Image.open(path).convert('RGB').save(...)"

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from slangpy_rt.arrays.dlpack import CUDA, LEGACY, Import, bits_of_bfloat16
 from slangpy_rt.backends.base import Buffer
 from slangpy_rt.backends.extras import ZeroCopy
-from slangpy_rt.core.conversion import DLPACK_ERRORS, is_refusal
+from slangpy_rt.core.conversion import DLPACK_ERRORS, check_memory, is_refusal
 from slangpy_rt.core.conversion import as_numpy as as_numpy
 from slangpy_rt.core.dtypes import BFLOAT16, SLANG_OF, scalar_type
 from slangpy_rt.core.errors import BindError
@@ -68,6 +68,8 @@ def memory_of(device: DeviceCore, value: Any) -> Memory:
         If the device cannot reach it, or Slang has no such element type.
     """
     told = _checked_interface(value)
+    if told is None:
+        _require_dlpack(value)
     kind, index = place_of(value)
     there = device.caps.dlpack_device == CUDA and index in (None, device.index)
     if kind not in (CUDA, _MANAGED) or not there:
@@ -95,6 +97,7 @@ def kept_memory(device: DeviceCore, value: Any) -> tuple[Memory, Buffer]:
     """
     if not any(hasattr(type(value), name) for name in ("__dlpack__", "__cuda_array_interface__")):
         raise BindError(f"{in_words(value)} is no array of another library: it has no __dlpack__.")
+    check_memory(value)
     if is_read_only(value):
         raise BindError(
             f"{class_in_words(value)} that must not be changed, as a Tensor may be; copy it with "
@@ -133,8 +136,8 @@ def taken(device: DeviceCore, value: Any) -> Import:
     BindError
         If DLPack cannot share the memory.
     """
-    if not hasattr(value, "__dlpack__"):
-        raise BindError(f"{class_in_words(value)}, which has no __dlpack__ to share its memory by.")
+    _require_dlpack(value)
+    check_memory(value)
     stream = device.backend.queue.handle or LEGACY
     try:
         try:
@@ -153,6 +156,12 @@ def taken(device: DeviceCore, value: Any) -> Import:
             # The main queue now waits for more work, and queues that wait for the main queue have to wait for it too.
             order.order_use(order.main, (), ())
     return found
+
+
+def _require_dlpack(value: Any) -> None:
+    """Refuse an array without DLPack."""
+    if not hasattr(value, "__dlpack__"):
+        raise BindError(f"{class_in_words(value)}, which has no __dlpack__ to share its memory by.")
 
 
 def _facts(

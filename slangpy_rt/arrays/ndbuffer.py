@@ -403,6 +403,18 @@ class NDBuffer:
         out._grads = grad_in, grad_out
         return out
 
+    def _with_pickled(self: A, where: str, grad_in: Any, grad_out: Any) -> A:
+        """Return the same memory with the gradients that a pickle held, which are checked; an NDBuffer has none.
+
+        Raises
+        ------
+        BindError, ShapeError
+            If they do not fit.
+        """
+        if grad_in is not None or grad_out is not None:
+            raise BindError(f"{where}: {self.summary} is damaged: it has gradients. Write the pickle again.")
+        return self
+
     def __copy__(self: A) -> A:
         """Return another array of the same memory and gradients."""
         return self[...]

@@ -53,6 +53,17 @@ def _on_right(name: str) -> Callable[[A, Any], A]:
     return operator
 
 
+def _power(operator: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return an operator that refuses the third argument of Python's ``pow``."""
+
+    def power(self: Any, other: Any, *modulus: Any) -> Any:
+        if modulus and modulus[0] is not None:
+            raise BindError("pow: there is no power with a modulus; write x ** y % n.")
+        return operator(self, other)
+
+    return power
+
+
 def _in_place(name: str) -> Callable[[A, Any], A]:
     def operator(self: Any, other: Any) -> Any:
         try:
@@ -95,7 +106,7 @@ class Operators(NDBuffer):
     __truediv__, __rtruediv__, __itruediv__ = _on_left("truediv"), _on_right("truediv"), _in_place("truediv")
     __floordiv__, __rfloordiv__, __ifloordiv__ = _on_left("floordiv"), _on_right("floordiv"), _in_place("floordiv")
     __mod__, __rmod__, __imod__ = _on_left("mod"), _on_right("mod"), _in_place("mod")
-    __pow__, __rpow__, __ipow__ = _on_left("pow"), _on_right("pow"), _in_place("pow")
+    __pow__, __rpow__, __ipow__ = _power(_on_left("pow")), _power(_on_right("pow")), _in_place("pow")
     __and__, __rand__, __iand__ = _on_left("and"), _on_right("and"), _in_place("and")
     __or__, __ror__, __ior__ = _on_left("or"), _on_right("or"), _in_place("or")
     __xor__, __rxor__, __ixor__ = _on_left("xor"), _on_right("xor"), _in_place("xor")

@@ -58,7 +58,14 @@ class Recorder(ABC):
         """Return the numbers along an axis in rising order."""
 
     @abstractmethod
-    def call(self, function: Any, args: tuple[Any, ...], named: dict[str, Any], run: Callable[[], Any]) -> Any:
+    def call(
+        self,
+        function: Any,
+        args: tuple[Any, ...],
+        named: dict[str, Any],
+        run: Callable[[], Any],
+        also: tuple[Any, ...] = (),
+    ) -> Any:
         """Return what ``run`` returns, as the result of a call of a function that has ``bwds``.
 
         Parameters
@@ -69,4 +76,18 @@ class Recorder(ABC):
             The arguments, with the gradients that they carry.
         run : callable
             Makes the result: a Tensor or a tuple of Tensors.
+        also : tuple
+            What ``bwds`` reads besides the arguments.
+        """
+
+    @abstractmethod
+    def note(self, operands: tuple[Any, ...], results: tuple[Any, ...], propagate: Callable[[], None]) -> None:
+        """Record what the caller has done already; nothing keeps it from changing the arrays' values.
+
+        Parameters
+        ----------
+        operands, results : tuple of NDBuffer
+            What it read and what it made, with the gradients that they carry.
+        propagate : callable
+            Adds the gradients of the results to those of the operands.
         """

@@ -279,10 +279,16 @@ class Tensor(Operators):
             If its shape differs.
         """
         where = f"{type(self).__name__}.with_grads"
+        if grad_in is None and grad_out is None and has_floats(self.layout.element):
+            grad_in = grad_out = type(self).zeros(self.device, self.shape, gradient_type(self.layout.element))
+        return self._with_checked(where, grad_in, grad_out)
+
+    def _with_pickled(self: T, where: str, grad_in: Any, grad_out: Any) -> T:
+        return self if grad_in is None and grad_out is None else self._with_checked(where, grad_in, grad_out)
+
+    def _with_checked(self: T, where: str, grad_in: Any, grad_out: Any) -> T:
         if not has_floats(self.layout.element):
             raise BindError(f"{where}: {self.summary} holds no float, half or double, and has no gradient.")
-        if grad_in is None and grad_out is None:
-            grad_in = grad_out = type(self).zeros(self.device, self.shape, gradient_type(self.layout.element))
         for name, grad in (("grad_in", grad_in), ("grad_out", grad_out)):
             if grad is not None:
                 check_gradient(where, name, self, grad)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.calls.function import Function
 from slangpy_rt.core.checks import short_tracebacks
+
+if TYPE_CHECKING:
+    from slangpy_rt.calls.gradient_report import GradientReport
 
 # Modifiers of a function, which return another function.
 _MODIFIERS = frozenset({
     "call_group_shape", "constants", "group_size", "return_type", "set", "stream", "thread_group_size",
     "type_conformances", "write",
 })  # fmt: skip
-_CALLS = frozenset({"bind", "explain", "source"})
+_CALLS = frozenset({"bind", "explain", "source", "value_and_grad"})
 
 
 @short_tracebacks("__call__")
@@ -36,6 +39,10 @@ class BoundMethod:
     def append_to(self, commands: Any, /, *args: Any, **named: Any) -> Any:
         """Record the call in a command list; see ``Function.append_to``."""
         return self._function.append_to(commands, self._instances, *args, **named)
+
+    def check_grads(self, /, *args: Any, **named: Any) -> GradientReport:
+        """Compare the derivatives of the call; see ``Function.check_grads``."""
+        return self._function.check_grads(self._instances, *args, **named)
 
     @property
     def bwds(self) -> BoundMethod:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound="SlangCallable")
 
+# Each has at least one kernel of its own once it is called, and a module remembers as many descriptions of kernels.
+_MAX_VARIANTS = 1024
+
 
 @short_tracebacks("map", "constants", "return_type", "group_size", "tune", "type_conformances", "stream")
 class SlangCallable(UniformSetter, ABC):
@@ -64,7 +67,7 @@ class SlangCallable(UniformSetter, ABC):
         # The derivatives, once they were used.
         self._bwds: Any = None
         self._fwds: Any = None
-        # Functions that modifiers made from this one, by the modifier and its arguments.
+        # Functions that modifiers made from this one, by the modifier and its arguments; at most _MAX_VARIANTS.
         self._variants: dict[Any, Any] = {}
         # The values that ``set`` gave to uniforms, in the order of the options' names.
         self._values: tuple[Any, ...] = ()
@@ -366,12 +369,22 @@ class SlangCallable(UniformSetter, ABC):
         """Return the function with other options; the same object for the same key: its calls stay prepared."""
         found: C | None = self._variants.get(key)
         if found is None:
-            found = self._variants[key] = self._variant_of(options())
+            found = self._remembered(key, self._variant_of(options()))
         if not self._values and self._stream is None and not self._hooks:
             return found
         out = found._with(self._values, self._stream)
         out._hooks = self._hooks
         return out
+
+    def _remembered(self, key: Any, made: Any) -> Any:
+        """Remember what a modifier made, and return it; too many are all forgotten.
+
+        A program may change a constant at each step. What it still holds stays as it is.
+        """
+        if len(self._variants) >= _MAX_VARIANTS:
+            self._variants.clear()
+        # Another thread may have been first.
+        return self._variants.setdefault(key, made)
 
     @abstractmethod
     def _variant_of(self: C, options: Options) -> C:
@@ -395,7 +408,7 @@ class SlangCallable(UniformSetter, ABC):
         if found is None or base._values or base._stream is not None:
             found = with_choices(base, lists)
             if not base._values and base._stream is None:
-                base._variants[key] = found
+                found = base._remembered(key, found)
         return found
 
     def _with(self: C, values: tuple[Any, ...], stream: Stream | None = None) -> C:

@@ -78,6 +78,10 @@ class Callee:
         """Whether ``return_type`` sets the kind of results."""
         return self.options.returns is not None
 
+    def asked(self) -> Callee:
+        """Return the Callee with the values that functions give to its uniforms now."""
+        return Callee(self.function._asked()) if self.function._hooks else self
+
     def with_values(self, values: tuple[Any, ...]) -> Callee:
         """Return the Callee with other values for its uniforms."""
         return Callee(self.function._with(values)) if values else self

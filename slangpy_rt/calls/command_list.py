@@ -6,7 +6,7 @@ backend keeps and replays the list. Nothing runs before ``submit``, which does n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -46,9 +46,11 @@ class Call:
         Makes the launch, if the kernel may print or checks its accesses.
     copies : tuple of Dispatch
         Dispatches that run first and copy arguments that share memory with arrays that the call writes.
+    check : callable or None
+        What the list calls once after its first run: a debug device checks derivatives so.
     """
 
-    __slots__ = ("copies", "dispatch", "function", "launcher", "prepared", "result", "title")
+    __slots__ = ("check", "copies", "dispatch", "function", "launcher", "prepared", "result", "title")
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class Call:
         prepared: Any,
         launcher: Any,
         copies: tuple[Dispatch, ...] = (),
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.title = title
         self.dispatch = dispatch
@@ -67,6 +70,7 @@ class Call:
         self.function = function
         self.prepared = prepared
         self.launcher: Launcher | None = launcher
+        self.check = check
 
 
 @short_tracebacks("__init__")
@@ -101,6 +105,9 @@ class CommandList:
             If the device is closed or lost.
         OutOfBoundsError
             On a debug device, if a call reached outside of an array.
+        GradientError
+            On a debug device, if the derivatives of a function that the list calls contradict each other. The list
+            has run then.
         """
         device = self.device
         if device.closed:
@@ -110,6 +117,12 @@ class CommandList:
             recording = self._recording = recording_of(device.backend, *self._steps())
             self._touched = None
             self._launchers = _launchers(self.calls)
+            checks = [c.check for c in self.calls if c.check is not None]
+            if checks:
+                self.submit(stream)
+                for check in checks:
+                    check()
+                return
         if device.plain and stream is None and not self._launchers:
             device.backend.queue.replay(recording)
             return
@@ -133,7 +146,7 @@ class CommandList:
                 f"{but_of(other, self.device)}."
             )
         for c in list(other.calls):
-            add(self, Call(c.title, c.dispatch, c.result, c.function, c.prepared, c.launcher, c.copies))
+            add(self, Call(c.title, c.dispatch, c.result, c.function, c.prepared, c.launcher, c.copies, c.check))
 
     def copy(self, to: NDBuffer, source: NDBuffer) -> None:
         """Copy an array to another of the same size in bytes, both contiguous.

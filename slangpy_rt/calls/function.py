@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 from slangpy_rt.arguments.adapters import asking_for_autograd
 from slangpy_rt.arguments.indices import grid
-from slangpy_rt.arguments.options import Options
+from slangpy_rt.arguments.options import Options, check_options
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, aliased, carries_gradients, endless
-from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, want_back
-from slangpy_rt.calls.callable import SlangCallable
+from slangpy_rt.arguments.stand_ins import Asked, ask, hand_back, note_on, want_back
+from slangpy_rt.arrays.operators import RECORDER
+from slangpy_rt.calls.callable import SlangCallable, check_scope
 from slangpy_rt.calls.command_list import Call, CommandList, add
 from slangpy_rt.calls.prepared_calls import MISS
-from slangpy_rt.core.checks import group_sizes, short_tracebacks, shortened
+from slangpy_rt.core.checks import group_sizes, short_tracebacks, shortened, text
 from slangpy_rt.core.errors import BindError, SlangPyRtError
+from slangpy_rt.runtime.pickling import damaged, reads
 from slangpy_rt.slang.declarations import find_overloads, gone
 
 if TYPE_CHECKING:
     from slangpy_rt.arguments.scope import Scope
+    from slangpy_rt.calls.gradient_report import GradientReport
     from slangpy_rt.calls.prepared import PreparedCall
 
     # A prepared call, its values, and the stand-ins that were replaced in them.
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 _RASTER = "slangpy_rt.graphics.raster"
 
 
-@short_tracebacks("bind", "value_and_grad", "dispatch", "raster", "source", "explain")
+@short_tracebacks("bind", "value_and_grad", "check_grads", "dispatch", "raster", "source", "explain")
 class Function(SlangCallable):
     """A Slang function, to be called over arrays. Modules make them: ``module.add``.
 
@@ -126,28 +129,78 @@ class Function(SlangCallable):
         Parameters
         ----------
         *args, **named
-            As for a call. Tensors, NumPy arrays, numbers, vectors, and dicts of these for structs get a gradient,
-            unless the parameter is ``no_diff`` or holds no floats; other arguments are constants. Gradients that a
-            Tensor carries are left alone.
+            As for a call. Tensors, arrays and lists on the host, numbers, vectors, and what dicts, lists and objects
+            with fields hold of these get a gradient, unless the parameter is ``no_diff`` or holds no floats; other
+            arguments are constants. Gradients that a Tensor carries are left alone.
 
         Returns
         -------
         value : Tensor or float
             The sum: a Tensor without dimensions if an argument is an array on the device, else a number.
         gradients : dict
-            A new Tensor, a number or a vector for each argument that has a gradient, by the name of its parameter;
-            for a struct a dict of them by field.
+            A new Tensor, array, number or vector for each argument that has a gradient, by the name of its parameter;
+            for a struct a dict of them by field, for a list of parts a list.
 
         Raises
         ------
         BindError
             As a call does; also if the function is not ``[Differentiable]``, returns no float, writes to a
-            parameter, or an argument that has a gradient is a NumPy array.
+            parameter or to a whole array, or an argument that has a gradient is another library's array on a GPU.
         """
         # As for a first call: no program needs this before it.
         from slangpy_rt.calls.value_and_grad import value_and_grad
 
         return value_and_grad(self, args, named)
+
+    def check_grads(self, /, *args: Any, raise_on_error: bool = False, seed: int = 0, **named: Any) -> GradientReport:
+        """Compare the derivatives of a call with each other and with central differences, and print the comparison.
+
+        For each argument, and each field of a struct, the call is moved along a random direction: the gradient that
+        ``bwds`` adds, times the direction, has to be the tangent that ``fwds`` computes, times the gradient that
+        ``bwds`` is given, and both the central difference of the function. The value that ``fwds`` computes has to be
+        that of a call.
+
+        Parameters
+        ----------
+        *args, **named
+            As for a call, ``out`` arguments included. Arguments need no gradients, and nothing is written to them or
+            to gradients that they carry.
+        raise_on_error : bool
+            Whether an error is raised if something is wrong.
+        seed : int
+            The seed of the random directions. A parameter of this name, or of the name before, takes the value in
+            place of the option.
+
+        Returns
+        -------
+        GradientReport
+            Rows for arguments and results, which print as a table; ``ok`` tells whether none is wrong.
+
+        Raises
+        ------
+        GradientError
+            If something is wrong, with ``raise_on_error``.
+        BindError, ShapeError, CompileError, UnsupportedError
+            As calls of the derivatives do.
+
+        Notes
+        -----
+        Of a call with more than 256 elements so many are compared, evenly spaced.
+
+        ``bwds`` and ``fwds`` may differ by 1e-3 of the largest sum of their terms' sizes, 3e-2 for half, and by 8
+        units in the last place of the results. Differences are taken at several steps, from 2 ** -12 to 2 ** -4 of an
+        argument's size (2 ** -22 to 2 ** -2 for double), and extrapolated to 0 as Ridders did. They may differ by
+        1e-2, 3e-2 for half, plus four times the error that the extrapolation, rounding and a kink at that place
+        let expect; where this error is over a tenth of the derivative they decide nothing.
+        """
+        from slangpy_rt.calls.gradient_check import check_grads  # as for value_and_grad
+
+        params = {p.name for sig in self.overloads for p in sig.params}
+        options = {"raise_on_error": raise_on_error, "seed": seed}
+        for name, default in (("raise_on_error", False), ("seed", 0)):
+            if name in params and options[name] is not default:
+                named[name], options[name] = options[name], default
+        return check_grads(self, args, named, options["seed"], bool(options["raise_on_error"]))
 
     def append_to(self, commands: CommandList, /, *args: Any, _result: Any = None, **named: Any) -> Any:
         """Record a call in a command list instead of running it.
@@ -188,7 +241,8 @@ class Function(SlangCallable):
             args, own = values[: len(args)], values[len(args) :]
             prepared, values, _ = self._known(args, "tensor", dict(zip(named, own, strict=False)))
         copies, dispatch, out = prepared.recorded(values)
-        return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies))
+        check = prepared.pending(values) if self._device.debug else None
+        return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies), check)
 
     def dispatch(self, threads: Any = None, /, *args: Any, **named: Any) -> None:
         """Run a function without ``[numthreads]`` once for each thread, whose index is its first parameter.
@@ -328,8 +382,11 @@ class Function(SlangCallable):
         return call.run(values) if self._stream is None else call.run_on(self._stream, values)
 
     def _ran(self, call: PreparedCall, values: tuple[Any, ...], asked: tuple[Asked, ...]) -> Any:
-        out = call.run(values) if self._stream is None else call.run_on(self._stream, values)
         told = want_back(asked)
+        recorder = RECORDER.get() if told else None
+        if recorder is not None:
+            note_on(recorder, told)
+        out = call.run(values) if self._stream is None else call.run_on(self._stream, values)
         if told:
             hand_back(told, call.written(values))
         return out
@@ -435,15 +492,25 @@ class Function(SlangCallable):
             call: PreparedCall = asking.call_for_autograd(self._base or self, args, names)
             return call
         made = prepare_call(scope, self.name, self.overloads, args, names, result, options, values)
+        count = len(args) - len(names)
+        if options.derivative and self._device.debug:
+            from slangpy_rt.calls.checked_derivative import checked
+
+            return checked(made, scope, self.name, self.overloads, options, count, names)
         if options.derivative or not any(map(carries_gradients, args)):
             return made
         from slangpy_rt.calls.taped_call import TapedCall
 
-        taped: Any = TapedCall(made, self._base or self, len(args) - len(names), names)
+        taped: Any = TapedCall(made, self._base or self, count, names)
         return cast("PreparedCall", taped)
 
 
+@reads("a function")
 def _again(scope: Scope, name: str, options: Options, values: tuple[Any, ...]) -> Function:
     """Return a function that was pickled."""
+    check_scope("pickle", scope)
+    name, options = text("pickle", "a function's name", name), check_options("pickle", options)
+    if not isinstance(values, tuple) or len(values) != len(options.uniforms):
+        raise damaged(f"function '{name}'", f"it has no values for its uniforms {', '.join(options.uniforms)}")
     found = Function(scope, name, find_overloads(scope.source, name), options)
     return found._with(values) if values else found

@@ -17,6 +17,7 @@ from slangpy_rt.core.errors import BindError, ShapeError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
+from slangpy_rt.runtime.pickling import check_state, damaged, reads
 from slangpy_rt.slang.declarations import gone
 
 if TYPE_CHECKING:
@@ -51,6 +52,13 @@ class InstanceList:
             raise BindError(f"InstanceList: '{struct.name}' has no field {extra}; it has {', '.join(names)}.")
         self.__dict__["struct"] = struct
         self.__dict__["_data"] = given
+
+    @reads("an instance of a struct")
+    def __setstate__(self, state: Any) -> None:
+        state = check_state("an InstanceList", state, ("struct", "_data"))
+        InstanceList.__init__(self, state["struct"], state["_data"])
+        # A subclass may have attributes of its own.
+        self.__dict__.update({name: value for name, value in state.items() if name not in ("struct", "_data")})
 
     @property
     def slang_type(self) -> SlangType:
@@ -163,6 +171,15 @@ class InstanceTensor:
         self.struct = struct
         self.tensor = data
 
+    @reads("an instance of a struct")
+    def __setstate__(self, state: Any) -> None:
+        state = check_state("an InstanceTensor", state, ("struct", "tensor"))
+        tensor = state["tensor"]
+        if not isinstance(tensor, Tensor):
+            raise damaged("an InstanceTensor", f"it holds {in_words(tensor)}; a Tensor was expected")
+        InstanceTensor.__init__(self, state["struct"], tensor.shape, tensor)
+        self.__dict__.update(state)
+
     @property
     def slang_type(self) -> SlangType:
         """Type of one value."""
@@ -211,6 +228,10 @@ class PackedArg:
 
     def __init__(self, value: Any) -> None:
         self._value = value
+
+    @reads("an instance of a struct")
+    def __setstate__(self, state: Any) -> None:
+        self.__dict__.update(check_state("a PackedArg", state, ("_value",)))
 
     def __slang_arg__(self) -> Any:
         return self._value

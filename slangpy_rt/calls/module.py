@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arguments.scope import Scope
-from slangpy_rt.calls.callable import SlangCallable
+from slangpy_rt.calls.callable import SlangCallable, check_scope
 from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.calls.struct import Struct
@@ -20,10 +20,11 @@ from slangpy_rt.core.checks import path as checked_path
 from slangpy_rt.core.checks import text as checked_text
 from slangpy_rt.core.conversion import describe_name
 from slangpy_rt.core.dtypes import element_type
-from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import ModuleInfo, SlangType, StructInfo
 from slangpy_rt.core.wording import in_words, meant
 from slangpy_rt.runtime.core import a_device
+from slangpy_rt.runtime.pickling import reads
 from slangpy_rt.slang.declarations import find_overloads
 from slangpy_rt.tuning.config import Config, product_of, value_of
 
@@ -37,6 +38,8 @@ _MEMBERS = frozenset({"device", "info", "load_from_file", "load_from_source", "n
 _NEW = re.compile(r"\bnew\b")
 # A module's name, which diagnostics show and which Slang looks for in the file system.
 _PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
+# Functions, kernels and types that a module keeps by name; a function keeps as many prepared calls.
+_MOST_ITEMS = 4096
 
 
 @short_tracebacks("load_from_file", "load_from_source", "find_function", "find_struct", "__getitem__")
@@ -91,7 +94,7 @@ class Module:
             The file, as given or in one of the device's include paths.
         defines : mapping, optional
             Preprocessor macros. A list has choices: functions and kernels of the module then use the fastest, see
-            ``Function.tune``; its structs are those of the first of each list.
+            ``Function.tune``; its structs are those of the first choices that compile.
         constants : mapping, optional
             Values of ``extern static const`` declarations, those of linked modules included.
         link : sequence of Module, optional
@@ -113,7 +116,6 @@ class Module:
         path = checked_path(where, "path", path)
         if not path.name:
             raise BindError(f"{where}: path is missing; give the path of a file with Slang text.")
-        checked_text(where, "path", str(path))
         choices = _choices(where, defines)
         if choices:
             return _with_choices(
@@ -264,6 +266,9 @@ class Module:
             if self._variants is not None and isinstance(found, SlangCallable) and found.overloads:
                 found = self._variants.tuned(found.name, name)
             if found is not None:
+                if len(self._items) >= _MOST_ITEMS:
+                    # A program may look up generic functions of ever other arguments.
+                    self._items.clear()
                 # Another thread may have been first: a name stands for one function, with one set of prepared calls.
                 found = self._items.setdefault(name, found)
         # Callers keep a function whose declaration an edit removed, and it works again when the declaration is back.
@@ -311,9 +316,32 @@ class _Variants:
             found = self._modules.setdefault(config, self._load(config))
         return found
 
+    def first(self) -> Module:
+        """Return the first module that the compiler does not refuse; it is another one than those of functions.
+
+        Raises
+        ------
+        CompileError
+            If it refuses all of them: the first error.
+        """
+        refused: list[CompileError] = []
+        for config in self._configs:
+            try:
+                return self._load(config)
+            except CompileError as error:
+                refused.append(error)
+        raise refused[0]
+
     def tuned(self, title: str, name: str) -> Tuned:
         """Return a function or kernel of which each combination's module has a variant."""
-        return Tuned(title, lambda config: self.module(config)[name], self._configs)
+
+        def make(config: Config) -> Any:
+            found = self.module(config)._item(name)
+            if found is None:
+                raise CompileError(f"the module has no '{name}' with {config.text}.")
+            return found
+
+        return Tuned(title, make, self._configs)
 
 
 class _Names:
@@ -341,8 +369,10 @@ class _Names:
                 del self._items[name]
 
 
+@reads("a module")
 def _of_scope(scope: Scope) -> Module:
     """Return a module that was pickled."""
+    check_scope("pickle", scope)
     return Module(scope.device, scope.source, scope.strict)
 
 
@@ -396,7 +426,7 @@ def _with_choices(choices: Mapping[str, Any], load: Callable[[Mapping[str, Any]]
     lists = {name: v for name, v in choices.items() if len(v) != 1}
     configs = product_of("defines", lists)
     variants = _Variants(configs, lambda config: load({**values, **config}))
-    first = load({**values, **configs[0]})
+    first = variants.first()
     first._variants = variants
     return first
 

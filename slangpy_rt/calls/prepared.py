@@ -295,6 +295,10 @@ class PreparedCall:
             raise self._refused(items, error) from None
         return copies, Dispatch(self.kernel, self.groups, self.prefix + packed, every), out
 
+    def pending(self, values: tuple[Any, ...]) -> Callable[[], None] | None:
+        """Return what a command list has to call once after its first run; None for nothing."""
+        return None
+
     def is_like(self, other: PreparedCall) -> bool:
         """Return whether another call launches the same kernel over arrays of equal layouts, at any addresses."""
         same = self.kernel is other.kernel and self.groups == other.groups and self.prefix == other.prefix

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from slangpy_rt.arguments.options import Options
+from slangpy_rt.arguments.options import Options, check_options
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.signature import ARRAYS, SIGNERS, endless
 from slangpy_rt.arguments.stand_ins import ask, hand_back, want_back
-from slangpy_rt.calls.callable import SlangCallable
+from slangpy_rt.calls.callable import SlangCallable, check_scope
 from slangpy_rt.calls.command_list import Call, CommandList, add
-from slangpy_rt.core.checks import group_sizes, short_tracebacks, shortened, thread_counts
+from slangpy_rt.core.checks import group_sizes, short_tracebacks, shortened, text, thread_counts
 from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.core.types import EntryPoint, FunctionSig, SlangType
+from slangpy_rt.runtime.pickling import damaged, reads
 from slangpy_rt.slang.declarations import gone
 
 if TYPE_CHECKING:
@@ -222,8 +223,13 @@ class Kernel(SlangCallable):
         return prepare_dispatch(scope, sig, self.entry, threads, values[:count], names, self._options, values[count:])
 
 
+@reads("a kernel")
 def _again(scope: Scope, name: str, options: Options, values: tuple[Any, ...]) -> Kernel:
     """Return a kernel that was pickled."""
+    check_scope("pickle", scope)
+    name, options = text("pickle", "a kernel's name", name), check_options("pickle", options)
+    if not isinstance(values, tuple) or len(values) != len(options.uniforms):
+        raise damaged(f"kernel '{name}'", f"it has no values for its uniforms {', '.join(options.uniforms)}")
     entry = next((e for e in scope.source.info.entry_points if e.name == name), None)
     if entry is None:
         raise gone(name, scope.source)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from statistics import median
@@ -72,10 +72,18 @@ class Search:
         The function of each configuration.
     policy : Policy, optional
         How to search.
+    refused : dict, optional
+        Configurations without a function, because the compiler refuses their module's text, with the errors.
     """
 
     def __init__(
-        self, name: str, device: DeviceCore, call: TunedCall, candidates: dict[Config, Any], policy: Policy | None
+        self,
+        name: str,
+        device: DeviceCore,
+        call: TunedCall,
+        candidates: dict[Config, Any],
+        policy: Policy | None,
+        refused: Mapping[Config, SlangPyRtError] | None = None,
     ) -> None:
         self._name = name
         self._device = device
@@ -85,6 +93,9 @@ class Search:
         self._prepared: dict[Config, tuple[PreparedCall, tuple[Any, ...]]] = {}
         # Configurations that cannot run, with the errors.
         self._errors: dict[Config, SlangPyRtError] = {}
+        self._refused = [Timing(c, None, dropped=_reason(e)) for c, e in (refused or {}).items()]
+        for timing in self._refused:
+            log(1, f"{name}: {timing.config.text} dropped: {timing.dropped}")
         # As of now: times are stored only if no text was loaded anew meanwhile.
         self._digests = {config: Callee(function).scope.source.digest for config, function in candidates.items()}
         # The configurations in their order, where results are compared with those of the first.
@@ -106,6 +117,10 @@ class Search:
         CompileError
             If no configuration compiles: the first error, with the errors of the others.
         """
+        return [*self._timings(), *self._refused]
+
+    def _timings(self) -> list[Timing]:
+        """Return the timings of the configurations that have a function."""
         configs = self._considered()
         if self._policy.check is not None:
             self._order = tuple(c.text for c in configs)
@@ -391,6 +406,7 @@ class Search:
     def _all_failed(self, rows: list[Timing]) -> SlangPyRtError:
         errors = list(self._errors.values())
         first = errors[0] if errors else CompileError("no configuration was measured")
+        rows = [*rows, *self._refused]
         table = "\n".join(f"  {row.config.text}: {row.dropped}" for row in rows)
         if len(rows) < 2:
             return first
@@ -402,5 +418,6 @@ def _sorted(rows: list[Timing]) -> list[Timing]:
 
 
 def _reason(error: SlangPyRtError) -> str:
-    """Return the first line of an error."""
-    return str(error).strip().partition("\n")[0][:300]
+    """Return the first line of an error, with the next one where that one says why."""
+    lines = str(error).strip().split("\n")
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])[:300]

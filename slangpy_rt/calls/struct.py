@@ -11,6 +11,7 @@ from slangpy_rt.core.checks import short_tracebacks, text
 from slangpy_rt.core.conversion import describe_name
 from slangpy_rt.core.errors import BindError, CompileError
 from slangpy_rt.core.types import FunctionSig, SlangType, StructInfo
+from slangpy_rt.runtime.pickling import reads
 from slangpy_rt.slang.declarations import with_this
 
 
@@ -133,8 +134,11 @@ class Struct:
         return f"<Slang struct {self.name} {{ {fields} }}>"
 
 
+@reads("a struct")
 def _again(scope: Scope, name: str) -> Struct:
     """Return a struct that was pickled."""
+    check_scope("pickle", scope)
+    name = text("pickle", "a struct's name", name)
     found = scope.source.type(name)
     if not isinstance(found, StructInfo):
         raise BindError(f"pickle: module '{scope.source.name}' has no struct '{name}' any more.")

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.arguments.kept import copied
+from slangpy_rt.arguments.live_places import replaced, writes_whole
 from slangpy_rt.arguments.signature import carries_gradients
+from slangpy_rt.arguments.vectors import Matrix, Vector
 from slangpy_rt.arguments.wrapped import optional_item, tuple_items
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.operators import RECORDER
@@ -17,9 +21,8 @@ from slangpy_rt.arrays.recording import Recorder
 from slangpy_rt.arrays.tensor import Tensor, has_floats
 from slangpy_rt.calls.callee import Callee
 from slangpy_rt.calls.new_result import kind_named
-from slangpy_rt.calls.value_and_grad import takes_gradients
+from slangpy_rt.calls.value_and_grad import without_gradients
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.wording import in_words
 
 if TYPE_CHECKING:
@@ -28,10 +31,17 @@ if TYPE_CHECKING:
 
 
 class _Facts(NamedTuple):
-    """The declaration that is called, and which of the values it differentiates, by their indices."""
+    """The declaration that is called, and the values that carry gradients where it does not differentiate them.
+
+    Attributes
+    ----------
+    dead : dict or None
+        By a value's index how it is bound, and whether its parameter is not ``no_diff``; None where a function has no
+        derivative and needs none, because it returns integers.
+    """
 
     sig: FunctionSig
-    live: frozenset[int]
+    dead: dict[int, tuple[Bound, bool]] | None
 
 
 class TapedCall:
@@ -105,15 +115,19 @@ class TapedCall:
         given, result = values[:count], values[count + uniforms :]
         function = self._function
         if uniforms or stream is not None:
-            function = function._with(values[count : count + uniforms], stream)
+            function = function._with(tuple(map(copied, values[count : count + uniforms])), stream)
         facts = self._facts
         if facts is None:
             facts = self._facts = self._checked(function, given)
-        # A gradient at a no_diff parameter gets nothing.
-        given = tuple([value if k in facts.live else _without(value) for k, value in enumerate(given)])
-        if not any(map(carries_gradients, given)):
+        if facts.dead:
+            scope = Callee(function).scope
+            given = tuple([
+                replaced("", scope, *facts.dead[k], value=value, visit=_cut)[0] if k in facts.dead else value
+                for k, value in enumerate(given)
+            ])  # fmt: skip
+        if facts.dead is None or not any(map(carries_gradients, given)):
             return self._plain.run(values) if stream is None else self._plain.run_on(stream, values)
-        self._check_values(facts.sig, function, given, result[0] if result else None)
+        self._check_result(facts.sig, function, result[0] if result else None)
         args = given[: self._positional]
         named = dict(zip(self._names, given[self._positional :], strict=True))
 
@@ -127,7 +141,7 @@ class TapedCall:
                 self._is_checked = True
             return made
 
-        return recorder.call(function, args, named, run)
+        return recorder.call(function, args, named, run, Callee(function).values)
 
     def _checked(self, function: Any, values: tuple[Any, ...]) -> _Facts:
         """Return the declaration that is called; refuse what a tape cannot record of it."""
@@ -138,51 +152,55 @@ class TapedCall:
         made = tuple_items(callee.scope, sig.returns) if item is None else (item,)
         outputs = (sig.returns, *made, *[p.type for p in sig.params if p.direction != "in"])
         if sig.returns.kind != "void" and not any(map(has_floats, outputs)):
-            return _Facts(sig, frozenset())
+            return _Facts(sig, None)
         if item is not None:
             raise BindError(
                 f"{sig}: a GradTape records no results of type '{sig.returns.name}'; return a Tuple of a value and a "
                 f"bool, or {advice}."
             )
         callee.check_differentiable(sig, "an argument that carries a gradient on a GradTape")
-        written = [p.name for p in sig.params if p.direction != "in"]
+        written = [
+            p.name for p, b in zip(sig.params, found.bound, strict=False) if p.direction != "in" or writes_whole(b)
+        ]
         if written or sig.returns.kind == "void":
             what = f"writes to {', '.join(written)}" if written else "returns nothing"
             raise BindError(
                 f"{sig}: it {what}, and a GradTape records results alone; return the result, or {advice}."
             )
+        dead: dict[int, tuple[Bound, bool]] = {}
         params = {p.name: p for p in sig.params}
-        places = zip(found.bound, found.order, strict=False)
-        return _Facts(sig, frozenset(k for b, k in places if takes_gradients(callee.scope, params[b.name])))
+        for bound, k in zip(found.bound, found.order, strict=False):
+            cut: list[Any] = []
 
-    def _check_values(self, sig: FunctionSig, function: Any, values: tuple[Any, ...], result: Any) -> None:
+            def note(where: str, bound: Bound, value: Any, live: bool, cut: list[Any] = cut) -> tuple[Any, Any]:
+                if not live and isinstance(value, NDBuffer) and carries_gradients(value):
+                    cut.append(value)
+                if live and isinstance(value, np.ndarray) and not isinstance(value, (Vector, Matrix)):
+                    raise BindError(
+                        f"{sig}: {in_words(value)} is an argument beside Tensors that carry gradients; a GradTape "
+                        "keeps arrays on the device alone: Tensor.from_numpy(device, x)."
+                    )
+                return value, None
+
+            live = not params[bound.name].no_diff
+            replaced("", callee.scope, bound, live, values[k], note)
+            if cut:
+                dead[k] = bound, live
+        return _Facts(sig, dead)
+
+    def _check_result(self, sig: FunctionSig, function: Any, result: Any) -> None:
         kinds = [k for k in (result, Callee(function).options.returns) if k is not None]
         if any(kind_named(kind) != "tensor" for kind in kinds):
             raise BindError(
                 f"{sig}: a GradTape records new Tensors, and the result goes to {in_words(kinds[0])}; leave _result "
                 "out, or pass tensor.detach()."
             )
-        for value in values:
-            if isinstance(value, np.ndarray):
-                raise BindError(
-                    f"{sig}: {in_words(value)} is an argument beside Tensors that carry gradients; a GradTape keeps "
-                    "arrays on the device alone: Tensor.from_numpy(device, x)."
-                )
 
 
 def _seeded(result: Any) -> Any:
     return result.with_grads(grad_in=Tensor.empty_like(result)) if has_floats(result.layout.element) else result
 
 
-def _without(value: Any) -> Any:
-    """Return a value without the gradients that it carries."""
-    if not carries_gradients(value):
-        return value
-    if isinstance(value, Tensor):
-        return value.detach()
-    if isinstance(value, NDBuffer):
-        return value.primal  # type: ignore[attr-defined]
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return type(value)(map(_without, value))
-    fields = fields_of(value)
-    return value if fields is None else {name: _without(item) for name, item in fields.items()}
+def _cut(where: str, bound: Bound, value: Any, live: bool) -> tuple[Any, Any]:
+    """Return a place without its gradient where Slang does not differentiate it."""
+    return (value if live or not isinstance(value, NDBuffer) else without_gradients(value)), None

@@ -16,12 +16,13 @@ from slangpy_rt.calls.callee import Callee
 from slangpy_rt.calls.candidates import applied, part_of
 from slangpy_rt.calls.tuned_call import TunedCall
 from slangpy_rt.calls.winners import Ready, Winners
-from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.errors import BindError, CompileError, SlangPyRtError, UnsupportedError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.tuning.config import Config, check_count, configs_from, product_of
 
 if TYPE_CHECKING:
     from slangpy_rt.calls.command_list import CommandList
+    from slangpy_rt.calls.gradient_report import GradientReport
     from slangpy_rt.runtime.stream import Stream
     from slangpy_rt.tuning.policy import Policy
     from slangpy_rt.tuning.timing import Timing
@@ -42,7 +43,7 @@ class Tuned:
     name : str
         The function's name in Slang.
     configs : tuple of Config
-        The configurations; the first is used where nothing is measured.
+        The configurations; the first that compiles is used where nothing is measured.
     """
 
     def __init__(
@@ -53,6 +54,8 @@ class Tuned:
         self._make = make
         self._policy = policy
         self._functions: dict[Config, Any] = {}
+        # Errors of configurations whose text the compiler refuses, each with the age of the text.
+        self._refused: dict[Config, tuple[object, SlangPyRtError]] = {}
         self._winners = Winners()
         self._ready, self._ready_into = self._winners.ready, self._winners.ready_into
         self._derivatives: dict[str, Tuned] = {}
@@ -129,6 +132,11 @@ class Tuned:
         rows = self.timings(*args, _result=_result, **named)
         lines = [f"{row.config.text}: {row.dropped or f'{row.us:.2f} us'}" for row in rows if row.us or row.dropped]
         return "\n".join([*lines, "", self._with("explain", args, named, _result)])
+
+    def check_grads(self, /, *args: Any, **named: Any) -> GradientReport:
+        """Compare the derivatives of the call, with the first configuration; see ``Function.check_grads``."""
+        found: GradientReport = self._any().check_grads(*args, **named)
+        return found
 
     def best(self, /, *args: Any, _result: Any = None, **named: Any) -> Config:
         """Return the fastest configuration for these arguments, measured now if it is not known.
@@ -255,24 +263,24 @@ class Tuned:
     @property
     def device(self) -> Any:
         """The device that it runs on."""
-        return self._function(self.configs[0]).device
+        return self._any().device
 
     @property
     def overloads(self) -> tuple[Any, ...]:
         """The function's declarations."""
-        found: tuple[Any, ...] = self._function(self.configs[0]).overloads
+        found: tuple[Any, ...] = self._any().overloads
         return found
 
     @property
     def signature(self) -> str:
         """The function's declarations, one a line."""
-        text: str = self._function(self.configs[0]).signature
+        text: str = self._any().signature
         return text
 
     @property
     def return_type_name(self) -> str:
         """The type that it returns, as Slang writes it."""
-        text: str = self._function(self.configs[0]).return_type_name
+        text: str = self._any().return_type_name
         return text
 
     def __repr__(self) -> str:
@@ -281,7 +289,7 @@ class Tuned:
 
     def _call(self, args: tuple[Any, ...], named: dict[str, Any], result: Any) -> TunedCall:
         """Return a call by its arguments; the first argument of a kernel are its threads."""
-        if not hasattr(self._function(self.configs[0]), "entry"):
+        if not hasattr(self._any(), "entry"):
             return TunedCall(args, named, result)
         if not args:
             raise BindError(f"{self.name}: the threads are missing; give them before the arguments, as to dispatch.")
@@ -362,16 +370,17 @@ class Tuned:
                     "searched; let bench call what it is passed."
                 )
             self.device.check_open()
-            first = self._function(self.configs[0])
+            first = self._any()
             if hasattr(first, "entry") != (call.threads is not None):
                 # A call of a kernel, or a dispatch of a function: the function refuses it in its words.
                 first.dispatch(()) if call.threads is not None else first()
             Callee(first).scope.look()
             age = self._winners.age
-            candidates = {config: self._function(config) for config in self.configs}
+            candidates = {config: made for config in self.configs if (made := self._made(config)) is not None}
+            refused = {config: self._refused[config][1] for config in self.configs if config not in candidates}
             try:
                 self._searching = True
-                found = Search(self.name, self.device, call, candidates, self._policy)
+                found = Search(self.name, self.device, call, candidates, self._policy, refused)
                 rows = self._winners.rows.get(found.key)
                 if rows is None:
                     rows = found.run()
@@ -390,6 +399,31 @@ class Tuned:
             Callee(found).scope.followers.add(self._winners)
         return found
 
+    def _made(self, config: Config) -> Any:
+        """Return the function of a configuration, or None if the compiler refuses its module's text."""
+        known = self._refused.get(config)
+        if known is not None and known[0] is self._winners.age:
+            return None
+        try:
+            return self._function(config)
+        except (CompileError, UnsupportedError) as error:
+            self._refused[config] = self._winners.age, error
+            return None
+
+    def _any(self) -> Any:
+        """Return the function of the first configuration that the compiler does not refuse.
+
+        Raises
+        ------
+        CompileError
+            If it refuses all of them: the first error.
+        """
+        for config in self.configs:
+            found = self._made(config)
+            if found is not None:
+                return found
+        raise self._refused[self.configs[0]][1]
+
     def _derivative(self, kind: str) -> Tuned:
         found = self._derivatives.get(kind)
         if found is None:
@@ -398,7 +432,7 @@ class Tuned:
 
     def _changed(self, change: Callable[[Any], Any], rows: dict[str, list[Timing]] | None = None) -> Tuned:
         """Return a function whose candidates are changed; ``rows`` are timings that stay right for it."""
-        change(self._function(self.configs[0]))
+        change(self._any())
         out = Tuned(self.name, lambda config: change(self._function(config)), self.configs, self._policy)
         if rows is not None:
             out._winners.rows = rows
@@ -406,7 +440,7 @@ class Tuned:
 
     def _more(self, change: Callable[[Any], Any]) -> Tuned:
         """Return a function whose candidates are changed, maybe into tuned ones: then all choices are combined."""
-        first = change(self._function(self.configs[0]))
+        first = change(self._any())
         if not isinstance(first, Tuned):
             return self._changed(change)
         known = set(self.configs[0])

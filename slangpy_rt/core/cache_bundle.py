@@ -12,6 +12,7 @@ from pathlib import Path
 
 from slangpy_rt.core.cache_entry import decode, is_key
 from slangpy_rt.core.errors import SlangPyRtError
+from slangpy_rt.core.regular_file import open_regular
 
 
 def write_bundle(bundle: Path, entries: Iterable[tuple[str, bytes]]) -> int:
@@ -57,7 +58,7 @@ def read_bundle(bundle: Path, max_bytes: int) -> Iterator[tuple[str, bytes]]:
         If the bundle cannot be read or holds anything but whole entries; entries before the bad one are yielded.
     """
     try:
-        with zipfile.ZipFile(bundle) as archive:
+        with open_regular(bundle) as file, zipfile.ZipFile(file) as archive:
             for item in archive.infolist():
                 key = item.filename.removesuffix(".bin")
                 # Size before content: a small bundle may unpack to more than the machine's memory.

@@ -52,9 +52,18 @@ def path(where: str, name: str, value: Any) -> Path:
             f"{where}: {name} is {in_words(value)} of type {type(value).__name__}; a str or a path was expected."
         )
     found = os.fspath(value)
-    if not isinstance(found, str) or "\0" in found:
+    if not isinstance(found, str) or "\0" in found or not _is_encoded(found):
         raise BindError(f"{where}: {name} is {in_words(found)}, which no file can be called.")
     return Path(found)
+
+
+def _is_encoded(found: str) -> bool:
+    """Tell whether a path has bytes: names that are not UTF-8 have surrogates, of which others stand for no byte."""
+    try:
+        os.fsencode(found)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def paths(where: str, name: str, value: Any) -> tuple[Path, ...]:

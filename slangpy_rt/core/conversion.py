@@ -319,7 +319,9 @@ def as_array(what: str, value: Any) -> Array:
         return array
     kind = type(value)
     # PyTorch's own __array__ raises errors of many kinds.
-    torch = any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in kind.__mro__)
+    torch = _is_of_torch(kind)
+    if torch and is_lazy(value):
+        value = value.detach().resolve_conj().resolve_neg().clone()
     if not torch and any(hasattr(kind, name) for name in ("__array__", "__array_interface__", "__array_struct__")):
         try:
             return by_protocol(value)
@@ -367,12 +369,42 @@ def as_numpy(value: Any) -> Array:
     """
     if not hasattr(type(value), "__dlpack__"):
         raise BindError(f"{class_in_words(value)}, which has no __dlpack__ to share it as host memory.")
+    check_memory(value)
     try:
         return np.from_dlpack(value)
     except DLPACK_ERRORS as error:
         if not is_refusal(value, error):
             raise
+        if hasattr(value, "__array_interface__"):
+            # NumPy's own protocol has negative strides.
+            return np.asarray(value)
         raise BindError(f"{class_in_words(value)}, which DLPack cannot share as host memory ({error}).") from None
+
+
+def check_memory(value: Any) -> None:
+    """Refuse a tensor of PyTorch that negates or conjugates its memory as it reads it.
+
+    PyTorch exports the memory of negated tensors and of zeros by DLPack without a word.
+
+    Raises
+    ------
+    BindError
+        If it is one. The message is the second half of a sentence about the tensor.
+    """
+    if is_lazy(value):
+        raise BindError(
+            f"{class_in_words(value)}, whose memory does not hold its values: it is negated, conjugated or set to "
+            "zero as it is read. Pass tensor.resolve_conj().resolve_neg(), or tensor.clone() of zeros."
+        )
+
+
+def is_lazy(value: Any) -> bool:
+    """Return whether the memory of a tensor of PyTorch does not hold its values; False for anything else."""
+    return _is_of_torch(type(value)) and bool(value.is_neg() or value.is_conj() or value._is_zerotensor())
+
+
+def _is_of_torch(kind: type) -> bool:
+    return any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in kind.__mro__)
 
 
 def is_refusal(value: Any, error: Exception) -> bool:

@@ -285,10 +285,17 @@ def cache_directory() -> Path | None:
 
 
 def default_directory() -> Path:
-    """Return the directory that is used where the configuration names none: the platform's place for caches."""
+    """Return the directory that is used where the configuration names none: the platform's place for caches.
+
+    For a user without a home directory, as in a container, it begins with ``~``, and ``DiskCache.open`` says why the
+    cache is off.
+    """
     from platformdirs import user_cache_dir  # 10 ms to import, needless where a directory is configured
 
-    return Path(user_cache_dir("slangpy_rt", appauthor=False))
+    try:
+        return Path(user_cache_dir("slangpy_rt", appauthor=False))
+    except (RuntimeError, KeyError):  # no HOME, and the user's number has no entry in the list of users
+        return Path("~/.cache/slangpy_rt")
 
 
 def _remove(path: str | Path) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slangpy_rt.core.errors import BindError
-from slangpy_rt.core.types import SlangType
+from slangpy_rt.core.types import SlangType, check_value
 from slangpy_rt.core.wording import in_words, meant
 
 NUMPY_OF = {
@@ -61,6 +61,10 @@ _ALIASES = {
 PYTHON_TYPES = {float: "float", int: "int", bool: "bool"}
 # What lies beyond becomes infinity, once rounded to a float (here up to 65520, the tie to even) and then to a half.
 _HALF = 65519.99804687499
+# ``vector<float, 3>`` and ``matrix<float, 2, 3>``, which Slang calls float3 and float2x3 as well.
+_GENERIC = re.compile(
+    r"(?:vector|matrix)\s*<\s*(?P<scalar>\w+)\s*,\s*(?P<rows>[1-4])\s*(?:,\s*(?P<columns>[1-4])\s*)?>$"
+)
 _NAME = re.compile(r"(?P<scalar>[a-z]+[0-9]*_t|[a-z]+)(?P<rows>[1-4])?(?:x(?P<columns>[1-4]))?$")
 
 
@@ -72,6 +76,20 @@ def scalar_type(name: str) -> SlangType:
 def is_own_bfloat16(type_: SlangType) -> bool:
     """Tell whether a type is the struct ``bfloat16`` of ``shaders/slangpy_rt.slang``, an element of whole arrays."""
     return type_.kind == "struct" and type_.name == BFLOAT16.name and [f.name for f in type_.fields] == ["_spy_bits"]
+
+
+def _is_own_container(type_: SlangType) -> bool:
+    """Tell whether a struct is one of ours that holds a whole array, such as ``Tensor<float, 2>``: an address."""
+    return bool(type_.arguments) and type_.fields[0].name.startswith("_spy_")
+
+
+def holds_own_container(type_: SlangType) -> bool:
+    """Tell whether a struct has a field, or a field of a field, that holds a whole array."""
+    if type_.kind == "array" and type_.element is not None:
+        return holds_own_container(type_.element)
+    if type_.kind != "struct" or not type_.fields:
+        return False
+    return _is_own_container(type_) or any(holds_own_container(field.type) for field in type_.fields)
 
 
 def atomic_of(type_: SlangType) -> SlangType | None:
@@ -92,11 +110,24 @@ def slang_scalar(dtype: np.dtype[Any]) -> str | None:
 
 @lru_cache(maxsize=256)
 def _named(name: str) -> SlangType | None:
+    name = name.strip()
     name = _ALIASES.get(name, name)
     if name in NUMPY_OF:
         return scalar_type(name)
     if name == BFLOAT16.name:
         return BFLOAT16
+    if generic := _GENERIC.match(name):
+        inner_type = _named(generic["scalar"])
+        sizes = "x".join(filter(None, (generic["rows"], generic["columns"])))
+        known = (
+            inner_type is not None
+            and inner_type.kind == "scalar"
+            and (generic["columns"] is None) == (name[0] == "v")
+        )
+        return _named(f"{inner_type.name}{sizes}") if known and inner_type else None
+    if name.startswith("Array<") and name.endswith(">"):
+        inner, _, size = name[len("Array<") : -1].rpartition(",")
+        return _named(f"{inner}[{size.strip()}]") if inner.strip() else None
     if name.endswith("]"):
         inner, _, size = name[:-1].rpartition("[")
         element = _named(inner.strip())
@@ -136,6 +167,8 @@ def element_type(where: str, dtype: Any) -> SlangType:
             own = np.dtype(dtype)
             name = slang_scalar(own)
             found = scalar_type(name) if name else BFLOAT16 if is_bfloat16(own) else None
+    if found is not None and holds_own_container(found):
+        raise BindError(f"{where}: dtype '{found.name}' holds a whole array, which elements of arrays cannot.")
     if found is None or storage(found) is None:
         similar = isinstance(dtype, str) and dtype.rstrip("0123456789x") not in NUMPY_OF
         raise BindError(
@@ -145,6 +178,37 @@ def element_type(where: str, dtype: Any) -> SlangType:
             f"{meant(dtype, NUMPY_OF) if similar else ''}"
         )
     return found
+
+
+def check_element(where: str, value: Any) -> SlangType:
+    """Check a SlangType that comes from outside the process, as from a pickle, and return it.
+
+    Raises
+    ------
+    BindError
+        If it is no type of array elements that Slang has: a field has a value of another type, a number of components
+        does not agree with the name, or an inner type is none.
+    """
+    try:
+        check_value(value)
+        known = isinstance(value, SlangType) and _is_consistent(value) and storage(value) is not None
+    except (TypeError, ValueError, AttributeError, LookupError, RecursionError):
+        known = False
+    if not known:
+        raise BindError(f"{where}: the element type is damaged; expected a scalar, vector, matrix, array or struct.")
+    checked: SlangType = value
+    return checked
+
+
+def _is_consistent(type_: SlangType) -> bool:
+    """Tell whether the parts of an element type agree with each other."""
+    if type_.kind in ("scalar", "vector", "matrix"):
+        return type_ == _named(type_.name)
+    if type_.kind == "enum":
+        return type_.scalar in NUMPY_OF and not type_.shape
+    if type_.kind == "array":
+        return type_.element is not None and len(type_.shape) == 1 and _is_consistent(type_.element)
+    return type_.kind == "struct" and all(f.name.isidentifier() and _is_consistent(f.type) for f in type_.fields)
 
 
 @dataclass(frozen=True)
@@ -198,7 +262,7 @@ def storage(type_: SlangType) -> Storage | None:
         # An enum is stored through its scalar, which arrays of enums cannot be.
         if inner is not None and type_.element.kind != "enum":
             return Storage(inner.scalar, type_.shape + inner.dims, inner.dtype, inner.struct)
-    if type_.kind == "struct" and type_.fields and not is_own_bfloat16(type_):
+    if type_.kind == "struct" and type_.fields and not is_own_bfloat16(type_) and not _is_own_container(type_):
         fields = [(f.name, storage(f.type)) for f in type_.fields]
         if all(s is not None for _, s in fields):
             dtype = np.dtype([(name, s.dtype, s.dims) for name, s in fields if s], align=True)

@@ -5,6 +5,7 @@
     ├── ShapeError(ValueError)          shapes do not broadcast, or one is no shape
     ├── CompileError(RuntimeError)      Slang, C++ or CUDA source was refused by a compiler
     ├── OutOfBoundsError(IndexError)    a kernel reached outside of an array, on a debug device
+    ├── GradientError(ArithmeticError)  derivatives of a function contradict each other
     ├── UnsupportedError                the device lacks a capability, which the message names
     └── DeviceError                     the driver refused an action, or the device is closed
         ├── DeviceLostError             the device is gone; open a new one
@@ -33,6 +34,10 @@ class CompileError(SlangPyRtError, RuntimeError):
 
 class OutOfBoundsError(SlangPyRtError, IndexError):
     """A kernel read or wrote outside of an array; only a device with ``debug=True`` looks."""
+
+
+class GradientError(SlangPyRtError, ArithmeticError):
+    """The derivatives of a function contradict each other; ``check_grads`` and devices with ``debug=True`` look."""
 
 
 class UnsupportedError(SlangPyRtError):

@@ -6,6 +6,7 @@ Nothing here calls a compiler or a device.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -273,9 +274,96 @@ def from_json(data: Any) -> Any:
     Raises
     ------
     KeyError, TypeError
-        If the data was not written by ``to_json`` of this version.
+        If the data was not written by ``to_json`` of this version, or a field has a value of another type than its
+        class declares.
     """
     if isinstance(data, dict):
         cls = _CLASSES[data[""]]
-        return cls(**{key: from_json(item) for key, item in data.items() if key})
+        made = cls(**{key: from_json(item) for key, item in data.items() if key})
+        _check_fields(made)
+        return made
     return tuple(from_json(item) for item in data) if isinstance(data, list) else data
+
+
+def check_value(value: Any) -> None:
+    """Check that a value of one of the classes here, and each value in it, has fields of the declared types.
+
+    Raises
+    ------
+    TypeError
+        If a field has a value of another type.
+    """
+    _check_fields(value)
+    for name in type(value).__dataclass_fields__:
+        _check_items(getattr(value, name))
+
+
+def _check_items(item: Any) -> None:
+    if isinstance(item, tuple):
+        for inner in item:
+            _check_items(inner)
+    elif type(item).__name__ in _CLASSES:
+        check_value(item)
+
+
+def _check_fields(value: Any) -> None:
+    """Check the fields of a value, and not those of values in it."""
+    for name, declared in type(value).__dataclass_fields__.items():
+        item = getattr(value, name)
+        if item is not declared.default and not _HOLDS[declared.type](item):
+            raise TypeError(f"{type(value).__name__}.{name}: expected {declared.type}, got {type(item).__name__}")
+    if isinstance(value, SlangType):
+        wanted = _DIMENSIONS.get(value.kind)
+        if (wanted is not None and len(value.shape) != wanted) or (value.kind == "array" and value.element is None):
+            raise TypeError(f"SlangType: a {value.kind} of shape {value.shape} and element {value.element}")
+
+
+def _is_int(item: Any) -> bool:
+    return type(item) is int
+
+
+def _is_default(item: Any) -> bool:
+    return item is None or type(item) in (int, float)
+
+
+def _is(*classes: type) -> Callable[[Any], bool]:
+    """Return a test for instances of classes."""
+    return lambda item: isinstance(item, classes)
+
+
+def _all(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return a test for tuples of items that pass a test."""
+    return lambda item: isinstance(item, tuple) and all(map(holds, item))
+
+
+def _each(*holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return a test for tuples with one item for each test."""
+    return lambda item: (
+        isinstance(item, tuple) and len(item) == len(holds) and all(h(v) for h, v in zip(holds, item, strict=True))
+    )
+
+
+# The length of ``shape`` of types that have one.
+_DIMENSIONS = {"scalar": 0, "vector": 1, "matrix": 2, "array": 1}
+_TEXT, _PAIR = _is(str), _each(_is(str), _is(str))
+# Tests of values by the annotations of the fields above.
+_HOLDS: dict[Any, Callable[[Any], bool]] = {
+    "str": _TEXT,
+    "bool": _is(bool),
+    "int | float | None": _is_default,
+    "SlangType": _is(SlangType),
+    "SlangType | None": _is(SlangType, type(None)),
+    "frozenset[str]": lambda item: isinstance(item, frozenset) and all(map(_TEXT, item)),
+    "tuple[int, ...]": _all(_is_int),
+    "tuple[int, int, int]": _each(_is_int, _is_int, _is_int),
+    "tuple[str, ...]": _all(_TEXT),
+    "tuple[tuple[str, int], ...]": _all(_each(_TEXT, _is_int)),
+    "tuple[tuple[str, str], ...]": _all(_PAIR),
+    "tuple[SlangType | int, ...]": _all(lambda item: isinstance(item, SlangType) or type(item) is int),
+    "tuple[SlangType, ...]": _all(_is(SlangType)),
+    "tuple[Field, ...]": _all(_is(Field)),
+    "tuple[Param, ...]": _all(_is(Param)),
+    "tuple[FunctionSig, ...]": _all(_is(FunctionSig)),
+    "tuple[StructInfo, ...]": _all(_is(StructInfo)),
+    "tuple[EntryPoint, ...]": _all(_is(EntryPoint)),
+}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.checks import flag, short_tracebacks
 from slangpy_rt.core.errors import BindError, ShapeError
+from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.graphics.pyramid import Pyramid
 from slangpy_rt.graphics.runner import Runner
+from slangpy_rt.runtime.pickling import check_state, damaged, reads
 
 _TYPES = {"float": "Image1", "float2": "Image2", "float3": "Image3", "float4": "Image"}
 _CUBES = {"float": "ImageCube1", "float2": "ImageCube2", "float3": "ImageCube3", "float4": "ImageCube"}
@@ -63,6 +67,30 @@ class Image:
         self._wrap, self._filter = modes("Image", wrap, filter)
         self._pyramid = Pyramid(Runner(), texels, flag("Image", "mips", mips))
         self.texels: Any = self._pyramid.base
+        recorder = RECORDER.get()
+        if recorder is not None and self._pyramid.is_copy and texels.grad_out is not None:
+            recorder.note((texels,), (self.texels,), partial(_add, texels.grad_out, self.texels.grad_out))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {n: v for n, v in self.__dict__.items() if n not in ("_pyramid", "_wrap", "_filter", "texels")}
+        wrap = tuple([_WRAPS[k] for k in self._wrap])
+        return {**state, "_again": (wrap, _FILTERS[self._filter], *self._pyramid.state)}
+
+    @reads("an Image")
+    def __setstate__(self, state: Any) -> None:
+        state = check_state("an Image", state, ("_again",))
+        again = state["_again"]
+        if not isinstance(again, tuple) or len(again) != 5:
+            raise damaged("an Image", f"it holds {in_words(again)}; a tuple of five items was expected")
+        wrap, filter, texels, shape, mips = again
+        mips = flag("pickle", "mips", mips)
+        if not isinstance(texels, Tensor) or texels.dtype.name not in _TYPES:
+            raise damaged("an Image", f"its texels are {in_words(texels)}")
+        check_shape("pickle", "texels", as_shape("pickle", shape))
+        self.__dict__.update({name: value for name, value in state.items() if name != "_again"})
+        self._wrap, self._filter = modes("pickle", wrap, filter)
+        self._pyramid = Pyramid.of(texels, shape, mips)
+        self.texels = self._pyramid.base
 
     @property
     def levels(self) -> int:
@@ -96,12 +124,27 @@ class Image:
 
     def get_this(self) -> dict[str, Any]:
         """Return the value for a parameter of a Slang function."""
+        recorder = RECORDER.get()
+        if recorder is not None and self.levels > 1 and self.texels.grad_out is not None:
+            # After the derivatives of the calls that take this value.
+            recorder.note((self.texels,), (self._pyramid.chain,), self.backward)
         return value_of(self._pyramid, self._wrap, self._filter)
+
+    def gradient_of_this(self, gradient: dict[str, Any]) -> dict[str, Any]:
+        """Return the gradient of ``get_this``'s value as that of ``texels``, in their shape."""
+        total = gradient["texels"]
+        self._pyramid.gather(Runner(), self._pyramid.chain.detach().with_grads(total, total))
+        return {"texels": self._pyramid.level(0, total)}
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self._pyramid.sizes[0]))
         levels = f", {self.levels} levels" if self.levels > 1 else ""
         return f"<Image of {shape} texels of {self.texels.dtype.name}{levels}>"
+
+
+def _add(total: Any, own: Any) -> None:
+    """Add the gradient of copied texels to that of the Tensor that they were copied from."""
+    total += own
 
 
 def value_of(pyramid: Pyramid, wrap: list[int], filter: int) -> dict[str, Any]:

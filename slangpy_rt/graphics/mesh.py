@@ -23,6 +23,7 @@ from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError, ShapeError, UnsupportedError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.graphics.mesh_files import READERS, read_triangles
+from slangpy_rt.runtime.pickling import check_state, reads
 
 _EXPECTED = "a Tensor of float3, or an array of numbers of shape (corners, 3), was expected"
 _NUMBERS = "whole numbers of shape (triangles, 3) were expected"
@@ -69,6 +70,12 @@ class Mesh:
         self.positions = positions
         self.faces = faces
 
+    @reads("a Mesh")
+    def __setstate__(self, state: Any) -> None:
+        state = check_state("a Mesh", state, ("_positions", "_faces"))
+        self.__dict__.update(state)
+        self.positions, self.faces = state["_positions"], state["_faces"]
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Mesh:
         """Read a file of triangles: PLY, OBJ or STL, and those of other kinds that the library trimesh reads.
@@ -86,21 +93,26 @@ class Mesh:
         ------
         BindError
             If the path is none, or if a PLY, OBJ or STL file cannot be read, is damaged, or holds no triangles.
+        OutOfMemoryError
+            If the host has no memory for the file.
         UnsupportedError
             If the file is of another kind, and trimesh is not installed, or cannot read it.
         """
         where = "Mesh.load"
         file = checks.path(where, "path", path)
         if not file.is_file():
-            raise BindError(f"{where}: there is no file {in_words(str(file))}; name another one.")
+            told = "is no ordinary file" if file.exists() else "does not exist"
+            raise BindError(f"{where}: {in_words(str(file))} {told}; name another file.")
         if file.suffix.lower() not in READERS:
             return cls(_by_trimesh(where, file))
         try:
             return cls(*read_triangles(file))
         except OSError as error:
             raise BindError(
-                f"{where}: cannot read {in_words(str(file))} ({error.strerror}); name another file."
+                f"{where}: cannot read {in_words(str(file))} ({error.strerror or error}); name another file."
             ) from None
+        except MemoryError as error:
+            raise checks.no_memory(where, error) from None
         except ValueError as error:
             raise BindError(f"{where}: cannot read {in_words(str(file))}: {error}.") from None
 

@@ -8,12 +8,15 @@ contradicts itself in, is an error: nothing is guessed.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from slangpy_rt.core.regular_file import open_regular
 
 Array = npt.NDArray[Any]
 # By PLY's names of types, which its makers wrote in two ways, those of NumPy.
@@ -22,6 +25,8 @@ _TYPES = {
     "double": "f8", "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4",
     "float32": "f4", "float64": "f8",
 }  # fmt: skip
+# Codes of ``struct`` for NumPy's names of types.
+_CODES = {"i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "f4": "f", "f8": "d"}
 _ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 _FACES = ("vertex_indices", "vertex_index")
 
@@ -42,6 +47,13 @@ class _Element(NamedTuple):
     properties: list[_Property]
 
 
+class _Lists(NamedTuple):
+    """Lists of several lengths: the values of all, one list after the other, and how many each has."""
+
+    values: Array
+    lengths: Array
+
+
 def read_triangles(file: Path) -> tuple[Array, Array]:
     """Return the corners' places in a PLY, OBJ or STL file, as float32, and the triangles' corners, as int32.
 
@@ -52,7 +64,9 @@ def read_triangles(file: Path) -> tuple[Array, Array]:
     OSError
         If it cannot be read.
     """
-    corners, faces = READERS[file.suffix.lower()](file.read_bytes())
+    with open_regular(file) as opened:
+        data = opened.read()
+    corners, faces = READERS[file.suffix.lower()](data)
     if not len(faces):
         raise ValueError("it holds no triangles")
     if faces.min() < 0 or faces.max() >= len(corners):
@@ -83,9 +97,12 @@ def _read_ply(data: bytes) -> tuple[Array, Array]:
         if element.name == "vertex":
             if not {"x", "y", "z"} <= set(names):
                 raise ValueError(f"its vertices have no x, y and z, but {', '.join(names) or 'nothing'}")
+            lists = [p.name for p in element.properties if p.name in ("x", "y", "z") and p.length]
+            if lists:
+                raise ValueError(f"the property {lists[0]} of its vertices is a list")
             corners = np.stack([np.asarray(rows[n], np.float64).reshape(-1) for n in "xyz"], 1)
         elif element.name == "face":
-            found = [n for n in _FACES if n in names]
+            found = [p.name for p in element.properties if p.name in _FACES and p.length]
             if not found:
                 raise ValueError(f"its faces have no list {' or '.join(_FACES)}, but {', '.join(names) or 'nothing'}")
             faces = _fans(rows[found[0]])
@@ -120,12 +137,12 @@ def _ply_header(text: str) -> tuple[str, list[_Element]]:
 def _ply_rows(element: _Element, body: Any, at: int, order: str) -> tuple[dict[str, Any], int]:
     """Return the values of all elements of a kind, by property, and where the next kind begins in the body.
 
-    Values of a list are an array of rows where all lists are equally long, else a list of arrays.
+    Values of a list are an array of rows where all lists are equally long, else ``_Lists``.
     """
     if not element.many or not element.properties:
         return {p.name: np.zeros((0, 0)) for p in element.properties}, at
-    first, _ = _ply_row(element, body, at, order)
-    lengths = [len(x) if p.length else 1 for p, x in zip(element.properties, first, strict=True)]
+    _, first, _ = _ply_places(element, body, at, order, 1)
+    lengths = [own[0] for own in first]
     kind: list[Any] = []
     for k, (p, n) in enumerate(zip(element.properties, lengths, strict=True)):
         kind += [(f"n{k}", order + p.length if order else "f8")] * bool(p.length)
@@ -138,51 +155,90 @@ def _ply_rows(element: _Element, body: Any, at: int, order: str) -> tuple[dict[s
             return {p.name: table[f"v{k}"] for k, p in enumerate(element.properties)}, at + size
     if not any(p.length for p in element.properties):
         raise ValueError(f"it breaks off in its {element.many} elements '{element.name}'")
-    many: list[list[Array]] = []
-    for _ in range(element.many):
-        values, at = _ply_row(element, body, at, order)
-        many.append(values)
-    return {p.name: [values[k] for values in many] for k, p in enumerate(element.properties)}, at
+    places, many, at = _ply_places(element, body, at, order, element.many)
+    rows = {
+        p.name: _Lists(_ply_gathered(body, order and order + p.type, np.array(place), np.array(own)), np.array(own))
+        for p, place, own in zip(element.properties, places, many, strict=True)
+    }
+    return {p.name: rows[p.name] if p.length else rows[p.name].values for p in element.properties}, at
 
 
-def _ply_row(element: _Element, body: Any, at: int, order: str) -> tuple[list[Array], int]:
-    """Return the values of each property of one element, and where the next element begins."""
+def _ply_places(
+    element: _Element, body: Any, at: int, order: str, many: int
+) -> tuple[list[list[int]], list[list[int]], int]:
+    """Return where the values of elements begin, by property, how many each has, and where the elements end."""
+    end = len(body)
+    places: list[list[int]] = [[] for _ in element.properties]
+    lengths: list[list[int]] = [[] for _ in element.properties]
+    steps = [
+        (
+            p.name,
+            struct.Struct(order + _CODES[p.length]) if order and p.length else None,
+            bool(p.length),
+            int(p.type[1]) if order else 1,
+            place.append,
+            length.append,
+        )
+        for p, place, length in zip(element.properties, places, lengths, strict=True)
+    ]
+    for _ in range(many):
+        for name, packed, is_list, size, put_place, put_length in steps:
+            length = 1
+            if is_list:
+                after = at + (packed.size if packed else 1)
+                if after > end:
+                    raise ValueError(f"it breaks off in its {element.many} elements '{element.name}'")
+                found = packed.unpack_from(body, at)[0] if packed else float(body[at])
+                if not 0 <= found < 2**31 or found != int(found):
+                    raise ValueError(f"one of its lists '{name}' has a length of {found}")
+                at, length = after, int(found)
+            put_place(at)
+            put_length(length)
+            at += length * size
+            if at > end:
+                raise ValueError(f"it breaks off in its {element.many} elements '{element.name}'")
+    return places, lengths, at
 
-    def take(kind: str, count: int) -> Array:
-        nonlocal at
-        size = count * (int(kind[1]) if order else 1)
-        if at + size > len(body):
-            raise ValueError(f"it breaks off in its {element.many} elements '{element.name}'")
-        found = np.frombuffer(body[at : at + size], order + kind) if order else body[at : at + size]
-        at += size
-        return found
 
-    values = []
-    for p in element.properties:
-        length = take(p.length, 1)[0] if p.length else 1
-        if not 0 <= length < 2**31 or length != int(length):
-            raise ValueError(f"one of its lists '{p.name}' has a length of {length}")
-        values.append(take(p.type, int(length)))
-    return values, at
+def _ply_gathered(body: Any, kind: str, places: Array, lengths: Array) -> Array:
+    """Return the values that begin at places of a body, one list after the other; ``kind`` is empty for text."""
+    size = int(kind[2]) if kind else 1
+    found = np.repeat(places, lengths) + _counts(lengths) * size
+    if not kind:
+        picked: Array = body[found]
+        return picked
+    held = np.frombuffer(body, np.uint8)
+    return np.stack([held[found + k] for k in range(size)], -1).reshape(-1).view(kind)
 
 
-def _fans(polygons: Any) -> Array:
-    """Return the triangles of polygons, given as an array of rows or as a list of arrays."""
-    if isinstance(polygons, list):
-        sizes = np.array([len(p) for p in polygons])
-        parts = [_fans(np.stack([p for p in polygons if len(p) == n])) for n in np.unique(sizes)]
-        places = [np.repeat(np.flatnonzero(sizes == n), max(n - 2, 0)) for n in np.unique(sizes)]
-        # In the order of the file.
-        return np.concatenate(parts)[np.argsort(np.concatenate(places), kind="stable")]
+def _counts(lengths: Array) -> Array:
+    """Return 0 to n - 1 for each length n, one after the other."""
+    total: Array = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return total
+
+
+def _fans(polygons: Array | _Lists) -> Array:
+    """Return the triangles of polygons, in their order."""
+    if isinstance(polygons, _Lists):
+        values, sizes = _whole(polygons.values), polygons.lengths
+        many = np.maximum(sizes - 2, 0)
+        first, k = np.repeat(np.cumsum(sizes) - sizes, many), _counts(many)
+        return np.stack([values[first], values[first + k + 1], values[first + k + 2]], -1)
     count, n = polygons.shape
     if n < 3:
         return np.zeros((0, 3), np.int64)
-    with np.errstate(invalid="ignore"):
-        rows = polygons.astype(np.int64)
-    if not (rows == polygons).all():
-        raise ValueError("one of its faces names a corner by a number that is no whole one")
+    rows = _whole(polygons)
     corners = [np.broadcast_to(rows[:, :1], (count, n - 2)), rows[:, 1:-1], rows[:, 2:]]
     return np.stack(corners, -1).reshape(-1, 3)
+
+
+def _whole(numbers: Array) -> Array:
+    """Return numbers of corners as integers."""
+    with np.errstate(invalid="ignore"):
+        found = numbers.astype(np.int64)
+    if not (found == numbers).all():
+        raise ValueError("one of its faces names a corner by a number that is no whole one")
+    return found
 
 
 def _read_obj(data: bytes) -> tuple[Array, Array]:
@@ -199,7 +255,7 @@ def _read_obj(data: bytes) -> tuple[Array, Array]:
                 corners.append([float(words[1]), float(words[2]), float(words[3])])
                 continue
             named = [int(word.partition("/")[0]) for word in words[1:]] if "/" in line else [*map(int, words[1:])]
-            if 0 in named:
+            if 0 in named or max(map(abs, named), default=0) >= 2**31:
                 raise ValueError
         except (ValueError, IndexError):
             raise ValueError(f"line {number} is {line.strip()[:80]!r}") from None

@@ -9,6 +9,7 @@ from slangpy_rt.arguments.indices import grid
 from slangpy_rt.arguments.vectors import int2
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.module import Module
+from slangpy_rt.core.errors import ShapeError
 from slangpy_rt.graphics.runner import Runner
 
 
@@ -56,6 +57,32 @@ class Pyramid:
         runner.call(self._module["_spy_same"], texels.detach(), _result=self.base.detach())
         self.shrink(runner)
 
+    @property
+    def state(self) -> tuple[Tensor, tuple[int, ...], bool]:
+        """The arguments of ``of``: the largest level or all of them, the shape of the largest, whether all."""
+        mips = len(self.sizes) > 1
+        return (self.chain if mips else self.base), self.sizes[0], mips
+
+    @classmethod
+    def of(cls, texels: Tensor, shape: tuple[int, ...], mips: bool) -> Pyramid:
+        """Return the pyramid of a state; levels and gradients stay as they are.
+
+        Raises
+        ------
+        ShapeError
+            If the texels are not as many as the levels have.
+        """
+        made = cls.__new__(cls)
+        made._module = sampling(texels.device, len(shape) == 3)
+        made.sizes = _sizes(shape) if mips else [shape]
+        made.is_copy = mips
+        wanted = (sum(map(prod, made.sizes)),) if mips else shape
+        if texels.shape != wanted or not texels.is_contiguous:
+            raise ShapeError(f"pickle: the texels of an Image are {texels.summary}; shape {wanted} was expected.")
+        made.chain = texels if mips else texels.view(prod(shape))
+        made.base = made.level(0) if mips else texels
+        return made
+
     def shrink(self, runner: Runner) -> None:
         """Make the smaller levels of the largest one."""
         smaller = self._module["_spy_smaller"]
@@ -63,21 +90,27 @@ class Pyramid:
             below = self.level(k + 1).detach()
             runner.call(smaller, grid(below.shape), int2(columns, rows), self._part(k).detach(), _result=below)
 
-    def gather(self, runner: Runner) -> None:
-        """Add the gradients of the smaller levels to that of the largest."""
+    def gather(self, runner: Runner, chain: Any = None) -> None:
+        """Add the gradients of the smaller levels to that of the largest.
+
+        Parameters
+        ----------
+        chain : Tensor, optional
+            The texels of all levels with other gradients than their own.
+        """
         smaller = self._module["_spy_smaller"].bwds
         for k in range(len(self.sizes) - 2, -1, -1):
             *_, rows, columns = self.sizes[k]
-            below = self.level(k + 1)
-            runner.call(smaller, grid(below.shape), int2(columns, rows), self._part(k), _result=below)
+            below = self.level(k + 1, chain)
+            runner.call(smaller, grid(below.shape), int2(columns, rows), self._part(k, chain), _result=below)
 
-    def level(self, level: int) -> Any:
-        """Return the texels of a level in its shape."""
-        return self._part(level).view(self.sizes[level])
+    def level(self, level: int, chain: Any = None) -> Any:
+        """Return the texels of a level in its shape; of another ``chain`` than the own one if there is one."""
+        return self._part(level, chain).view(self.sizes[level])
 
-    def _part(self, level: int) -> Any:
+    def _part(self, level: int, chain: Any = None) -> Any:
         first = sum(map(prod, self.sizes[:level]))
-        return self.chain[first : first + prod(self.sizes[level])]
+        return (self.chain if chain is None else chain)[first : first + prod(self.sizes[level])]
 
 
 def sampling(device: Any, cube: bool) -> Any:

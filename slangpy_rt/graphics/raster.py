@@ -9,7 +9,7 @@ import numpy as np
 
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter
-from slangpy_rt.arguments.signature import carries_gradients
+from slangpy_rt.arguments.stand_ins import ask, note_on
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
@@ -31,7 +31,7 @@ from slangpy_rt.runtime.stream import Stream
 _MOST = 16384  # rows or columns: places in 256ths of a pixel are then exact in a float
 _MOST_LAYERS = 64
 # Methods that other packages of the library call.
-_INTERNAL = {"check_differentiable", "faces_of", "run", "where"}
+_INTERNAL = {"check_differentiable", "faces_of", "run", "uniforms", "where"}
 
 
 @short_tracebacks("__init__", "__call__")
@@ -154,7 +154,7 @@ class Raster:
                     )
                 return adapter.draw(self, _faces, named)
         recorder = None if self._derivative else RECORDER.get()
-        if recorder is not None and carries_gradients(named):
+        if recorder is not None and has_gradient(named):
             if _result not in (None, "tensor"):
                 raise BindError(
                     f"{self.where}: an argument carries a gradient, and a GradTape records new Tensors; leave "
@@ -165,8 +165,16 @@ class Raster:
                     f"{self.where}: an argument carries a gradient, and a GradTape records what runs on the device "
                     "without a stream; leave .stream out, or pass tensor.detach()."
                 )
-            given = {"_faces": _faces, **named}
-            return recorder.call(self, (), given, lambda: self._called(Runner(), _faces, "tensor", named))
+            values, asked = ask(tuple(named.values()))
+            note_on(recorder, asked)
+            given = dict(zip(named, values, strict=True))
+            return recorder.call(
+                self,
+                (),
+                {"_faces": _faces, **given},
+                lambda: self._called(Runner(), _faces, "tensor", given),
+                tuple([value for _, value in self.uniforms]),
+            )
         return self._called(Runner(stream=self._stream), _faces, _result, named)
 
     def stream(self, stream: Stream) -> Raster:
@@ -228,6 +236,11 @@ class Raster:
         project, shade = self._stages.names
         what = {"": "draws triangles", "backward": "gradients of triangles", "forward": "tangents of triangles"}
         return f"<{what[self._derivative]} by {project} and {shade} on {rows} rows of {columns} pixels>"
+
+    @property
+    def uniforms(self) -> tuple[tuple[str, Any], ...]:
+        """The names and values of the functions' uniforms; only the library reads this."""
+        return self._stages.uniforms
 
     @property
     def where(self) -> str:

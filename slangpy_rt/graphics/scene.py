@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.module import Module
 from slangpy_rt.core.checks import flag, short_tracebacks
@@ -61,6 +62,10 @@ class Scene:
         self._is_flat = False
         self._value: dict[str, Any] = {}
         self._build()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        meshes = [(self._meshes[k], own) for k, own in zip(self._instances, self._transforms, strict=True)]
+        return type(self), (self._device, meshes)
 
     @property
     def meshes(self) -> list[Mesh]:
@@ -141,7 +146,17 @@ class Scene:
 
     def get_this(self) -> dict[str, Any]:
         """Return the value for a parameter of a Slang function."""
+        recorder = RECORDER.get()
+        if recorder is not None and len(self._meshes) > 1 and self._corners.grad_out is not None:
+            # After the derivatives of the calls that take this value.
+            parts = [part.corners for part in self._parts if part.corners.grad_out is not None]
+            recorder.note(tuple(parts), (self._corners,), self.backward)
         return self._value
+
+    def gradient_of_this(self, gradient: dict[str, Any]) -> dict[str, Any]:
+        """Return the gradient of ``get_this``'s value as those of the meshes' positions."""
+        total = gradient["_spy_corners"]
+        return {"positions": [total[p.first_corner : p.first_corner + p.sizes[0]] for p in self._parts]}
 
     def update_this(self, value: Any) -> None:
         """Take the gradients that a call has added."""
@@ -215,7 +230,7 @@ class Scene:
                 kernels["_spy_emptyNode"](self._nodes[part.node * NODE : (part.node + 1) * NODE])
                 continue
             part.hierarchy.put_nodes(self._nodes, part.node, part.block)
-            part.hierarchy.put_triangles(self._blocks, part.block, part.corners, part.faces)
+            part.hierarchy.put_triangles(self._blocks, part.block, part.corners.detach(), part.faces)
         words = self._instance_words()
         instances: Any = Tensor.from_numpy(device, words) if fresh else self._value["_spy_instances"]
         if not fresh:

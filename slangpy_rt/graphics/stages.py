@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from slangpy_rt.arguments.differentials import differentiates
+from slangpy_rt.arguments.kept import copied
 from slangpy_rt.arguments.mapping import NO_MAP
 from slangpy_rt.arguments.resolve import specialised
 from slangpy_rt.arguments.scope import ScopeOfUniforms
@@ -74,6 +75,10 @@ class Stages:
                     f"{where}: '{callee.function.name}' has .{said[0]}; the function itself was expected, with "
                     ".set(...), .constants(...) and .group_size(...) at most."
                 )
+        # Lists and arrays of the host in values of ``set`` may be changed between a picture and its gradient.
+        self._shade, self._project = [
+            callee.with_values(tuple(map(copied, callee.values))) for callee in (self._shade, self._project)
+        ]
         if self._project.scope is not self._shade.scope:
             raise BindError(
                 f"{where}: '{project.name}' and '{shade.name}' are of different modules; they share a struct, so "
@@ -91,6 +96,13 @@ class Stages:
         """What is another object after their module was read anew, or its prepared calls were dropped."""
         self._shade.scope.look()
         return self._shade.scope.age
+
+    @property
+    def uniforms(self) -> tuple[tuple[str, Any], ...]:
+        """The names and values of uniforms of both functions."""
+        return tuple([
+            pair for c in (self._shade, self._project) for pair in zip(c.options.uniforms, c.values, strict=True)
+        ])  # fmt: skip
 
     @property
     def project(self) -> Function:

@@ -10,7 +10,7 @@ import numpy as np
 
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter
-from slangpy_rt.arguments.signature import carries_gradients
+from slangpy_rt.arguments.kept import copied
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.operators import RECORDER
 from slangpy_rt.arrays.tensor import Tensor
@@ -155,14 +155,14 @@ class Step(ABC):
                 return adapter.step(task, faces, named)
         placed = task.on(self._device(task, named))
         recorder = RECORDER.get()
-        if recorder is not None and any(map(carries_gradients, named.values())):
+        if recorder is not None and has_gradient(named):
             if result is not None:
                 raise BindError(
                     f"{self.name}: an argument carries a gradient, and a GradTape records new Tensors; leave _result "
                     "out, or pass tensor.detach()."
                 )
-            taped = Taped(self, faces, settings)
-            return recorder.call(taped, (), named, lambda: self._on_device(Runner(), placed, named, None))
+            taped = Taped(self, copied(faces), settings)
+            return recorder.call(taped, (), named, lambda: self._on_device(Runner(), placed, named, None), (faces,))
         return self._on_device(Runner(), placed, named, result)
 
     @property
@@ -342,6 +342,9 @@ class Task:
     ) -> None:
         self.step, self.where, self.device, self.faces, self.settings = step, where, device, faces, settings
         self.derivative = derivative
+
+    # A step has no uniforms.
+    uniforms = ()
 
     def __repr__(self) -> str:
         return self.where

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
+from slangpy_rt.arguments.live_places import replaced
+from slangpy_rt.arguments.vectors import Matrix, Vector
 from slangpy_rt.arguments.wrapped import optional_item, tuple_items
 from slangpy_rt.calls.callee import Callee
 from slangpy_rt.calls.prepared_calls import MISS
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.interop.backward import Backward
 from slangpy_rt.interop.graph import Apply
 from slangpy_rt.interop.own_node import Pass, direct_apply, own_node, transforms_active
@@ -18,6 +22,9 @@ from slangpy_rt.interop.placement import as_tensors
 from slangpy_rt.interop.torch_memory import NO_TRANSFORMS, refuse_transforms, same_places, signature
 
 if TYPE_CHECKING:
+    from slangpy_rt.arguments.bound import Bound
+    from slangpy_rt.arguments.resolve import Candidate
+    from slangpy_rt.arguments.scope import Scope
     from slangpy_rt.calls.function import Function
     from slangpy_rt.calls.prepared import PreparedCall
     from slangpy_rt.core.types import FunctionSig
@@ -70,6 +77,8 @@ class AutogradCall:
         self._sig = sig
         self.outs = outs
         self.plain = tensors and not outs
+        # The names of parameters and then of uniforms, in the order of the values.
+        self.labels = (*[p.name for p in sig.params[:positional]], *names, *callee.options.uniforms)
         self.returns = sig.returns.kind != "void"
         self._forward: PreparedCall | None = None
         self._kind: tuple[str, ...] = ()
@@ -123,10 +132,13 @@ class AutogradCall:
         """
         raise BindError(f"{self._sig}: bind does not take tensors that require a gradient; pass tensor.detach().")
 
+    # All tensors that the backward pass reads are arguments.
+    also = ()
+
     @property
-    def labels(self) -> tuple[str, ...]:
-        """The parameters' names, in the order of the values."""
-        return (*[p.name for p in self._sig.params[: self._positional]], *self._names)
+    def where(self) -> str:
+        """The function, for messages."""
+        return str(self._sig)
 
     def written(self, values: tuple[Any, ...]) -> set[int]:
         """Return the indices, among the call's values, of those that it writes."""
@@ -306,11 +318,38 @@ def autograd_call(function: Function, args: tuple[Any, ...], names: tuple[str, .
             f"{chosen.sig}: autograd takes no results of type '{chosen.sig.returns.name}'; write to 'out' "
             "parameters, or call within torch.no_grad()."
         )
+    refuse_host_arrays(callee.scope, chosen, plain)
     outs = tuple(k for p, k in zip(params, chosen.order, strict=False) if p.direction == "out")
     if chosen.sig.returns.kind == "void" and not outs:
         raise BindError(f"{chosen.sig}: a function without a result has no place in autograd.")
     tensors = all(isinstance(a, torch.Tensor) for a in args)
     return AutogradCall(callee, len(args) - len(names), names, chosen.sig, outs, tensors)
+
+
+def refuse_host_arrays(scope: Scope, chosen: Candidate, values: Sequence[Any]) -> None:
+    """Refuse NumPy arrays where gradients could go, which the derivative would refuse only in the backward pass.
+
+    Raises
+    ------
+    BindError
+        If there is such an array.
+    """
+
+    def visit(where: str, bound: Bound, value: Any, live: bool) -> tuple[Any, Any]:
+        if (
+            live
+            and isinstance(value, np.ndarray)
+            and bound.access == "in"
+            and not isinstance(value, (Vector, Matrix))
+        ):
+            raise BindError(
+                f"{where} is {in_words(value)}, and another argument is a tensor that requires a gradient; pass "
+                "torch.from_numpy(array)."
+            )
+        return value, None
+
+    for param, bound, k in zip(chosen.sig.params, chosen.bound, chosen.order, strict=False):
+        replaced(f"{chosen.sig}: argument '{param.name}'", scope, bound, not param.no_diff, values[k], visit)
 
 
 def refuse_conversions(sig: FunctionSig, values: Sequence[Any]) -> None:

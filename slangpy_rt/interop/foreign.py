@@ -95,6 +95,12 @@ class ForeignAdapter(Adapter):
         shape = tuple(getattr(value, "shape", ()))
         return type(value), kind, index, getattr(value, "dtype", None), shape, strides and tuple(strides)
 
+    def copied(self, value: Any) -> Any:
+        """Return a copy of an array; one on a GPU that has no method ``copy``, or does not change, as it is."""
+        if place_of(value)[0] in HOST:
+            return as_numpy(value).copy("K")
+        return value if is_read_only(value) or not hasattr(value, "copy") else value.copy()
+
     def packer(self, device: DeviceCore, value: Any, access: str) -> Packer | None:
         """Return the packer that passes an array to the kernel; None for host memory.
 

@@ -7,9 +7,16 @@ from typing import Any
 
 import torch
 
+from slangpy_rt.arguments.kept import copied
+from slangpy_rt.arguments.stand_ins import PLAIN
+from slangpy_rt.interop.unchanged import Unchanged
+
 NO_SECOND = "Slang functions have no second derivatives; this gradient depends on one's backward pass."
 # Replaces a tensor that a call writes to, which the backward pass does not need.
 _WRITTEN: Any = object()
+# Replaces a tensor that PyTorch keeps.
+_OF_TORCH: Any = object()
+_WITHOUT_MEMORY = PLAIN | {object}
 
 
 class Apply(torch.autograd.Function):
@@ -18,19 +25,25 @@ class Apply(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Any, stream: Any, uniforms: tuple[Any, ...], *values: Any) -> Any:
         ctx.call = call, stream, uniforms
-        if call.plain:
+        if call.plain and not uniforms:
             ctx.others = None
             ctx.save_for_backward(*values)
             found = call.forward(stream, values, uniforms)
             if not found.is_floating_point():
                 ctx.mark_non_differentiable(found)
             return found
-        ctx.others = [None if isinstance(v, torch.Tensor) else v for v in values]
+        ctx.others = [_OF_TORCH if isinstance(v, torch.Tensor) else copied(v) for v in values]
+        kept = tuple(map(copied, uniforms))
+        ctx.call = call, stream, kept
         for k in call.outs:
             ctx.others[k] = _WRITTEN
         # torch raises an error if one of them is written to before the backward pass.
-        ctx.save_for_backward(*[v for v, o in zip(values, ctx.others, strict=True) if o is None])
+        also = [v for _, v in call.also if isinstance(v, torch.Tensor)]
+        ctx.save_for_backward(*[v for v, o in zip(values, ctx.others, strict=True) if o is _OF_TORCH], *also)
         found = call.forward(stream, values, uniforms)
+        others = zip(call.labels, (*ctx.others, *kept), strict=True)
+        held = [(name, v) for name, v in (*others, *call.also) if type(v) not in _WITHOUT_MEMORY]
+        ctx.unchanged = Unchanged(call.where, held) if held else None
         if call.outs:
             ctx.mark_dirty(*[values[k] for k in call.outs])
         whole = [t for t in (found if call.outs else (found,)) if not t.is_floating_point()]
@@ -80,8 +93,10 @@ def _backward(ctx: Any, grads: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
     call, stream, uniforms = ctx.call
     values = ctx.saved_tensors
     if ctx.others is not None:
+        if ctx.unchanged is not None:
+            ctx.unchanged.check()
         saved = iter(values)
-        values = tuple([next(saved) if v is None else v for v in ctx.others])
+        values = tuple([next(saved) if v is _OF_TORCH else v for v in ctx.others])
     wanted = tuple([k for k, needed in enumerate(ctx.needs_input_grad[3:]) if needed])
     grads = tuple([grad.resolve_neg() for grad in grads])
     gradients: list[Any] = [None] * (len(values) + 3)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from slangpy_rt.arguments.kept import copied
 from slangpy_rt.calls.callee import Callee
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
@@ -17,6 +18,7 @@ from slangpy_rt.interop.backward import Backward
 from slangpy_rt.interop.graph import NO_SECOND
 from slangpy_rt.interop.torch_callable import TorchCallable
 from slangpy_rt.interop.torch_types import dtype_of
+from slangpy_rt.interop.unchanged import Unchanged
 
 if TYPE_CHECKING:
     from slangpy_rt.calls.function import Function
@@ -82,6 +84,9 @@ def operator_of(function: Function | TorchCallable, arguments: str | None) -> An
     if len(function.overloads) != 1:
         raise BindError(f"torch_operator: {function.name} has overloads; an operator stands for one function.")
     callee, sig = Callee(function), function.overloads[0]
+    # What the operator was made with, whatever becomes of lists and arrays of the host in values of ``set``.
+    callee = callee.with_values(tuple(map(copied, callee.values)))
+    function = callee.function
     if any(p.direction != "in" for p in sig.params) or sig.returns.kind == "void":
         raise BindError(f"torch_operator: {sig} writes to its parameters or returns nothing; return the result.")
     arguments = arguments or ", ".join(f"Tensor {p.name}" for p in sig.params)
@@ -119,9 +124,11 @@ def operator_of(function: Function | TorchCallable, arguments: str | None) -> An
     def keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
         refuse_conversions(sig, inputs)
         ctx.others = [None if k in tensors else v for k, v in enumerate(inputs)]
+        ctx.unchanged = Unchanged(str(sig), zip(callee.options.uniforms, callee.values, strict=True))
         ctx.save_for_backward(*[inputs[k] for k in tensors])
 
     def propagate(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        ctx.unchanged.check()
         args = list(ctx.others)
         for k, saved in zip(tensors, ctx.saved_tensors, strict=True):
             args[k] = saved

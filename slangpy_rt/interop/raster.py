@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from slangpy_rt.arguments.kept import copied
 from slangpy_rt.arrays.carried import carrying, carrying_layout
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
@@ -41,18 +42,39 @@ class RasterCall:
         The names of the arguments.
     model : torch.Tensor
         The picture, and gradients, lie where it does.
+    given : torch.Tensor, optional
+        The tensor that ``faces`` lie in.
+
+    Attributes
+    ----------
+    also : tuple of (str, Any)
+        Names and values of what the backward pass reads besides the arguments.
     """
 
     # Of the arguments none is an output, and some may be no tensors.
     outs = ()
     plain = False
 
-    def __init__(self, raster: Raster | Task, faces: Any, names: tuple[str, ...], model: torch.Tensor) -> None:
+    def __init__(
+        self,
+        raster: Raster | Task,
+        faces: Any,
+        names: tuple[str, ...],
+        model: torch.Tensor,
+        given: torch.Tensor | None = None,
+    ) -> None:
         self._raster, self._faces, self._names = raster, faces, names
+        self.labels = names
+        self.also = (*raster.uniforms, ("_faces", faces if given is None else given))
         self._device = raster.device
         self._on_gpu = model.is_cuda
         self._in_place = lies_on(self._device, model)
         self._index = model.device.index
+
+    @property
+    def where(self) -> str:
+        """The picture's functions, for messages."""
+        return self._raster.where
 
     def forward(self, stream: Any, values: tuple[Any, ...], uniforms: tuple[Any, ...]) -> torch.Tensor:
         """Draw the picture."""
@@ -63,8 +85,10 @@ class RasterCall:
             made.append(memory)
             return array
 
+        # A NumPy array of triangles may be changed before the backward pass.
+        faces, self._faces = self._faces, copied(self._faces)
         arrays = [self._array(k, v) if isinstance(v, torch.Tensor) else v for k, v in enumerate(values)]
-        picture = self._raster.run(self._runner(), self._faces, self._named(arrays), allocate)
+        picture = self._raster.run(self._runner(), faces, self._named(arrays), allocate)
         assert picture is not None
         return made[0] if self._in_place else self._brought(picture)
 
@@ -152,14 +176,15 @@ def draw(raster: Raster, faces: Any, named: dict[str, Any]) -> Any:
     tensors = {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
     check_places(repr(raster), tuple(tensors.values()))
     model = next(iter(tensors.values()))
-    if isinstance(faces, torch.Tensor):
-        given, where = faces, raster.where
+    given = faces if isinstance(faces, torch.Tensor) else None
+    if given is not None:
+        where = raster.where
         if given.is_cuda and given.dtype != torch.int32:
             # A copy, which would not follow what the tensor comes to hold.
             faces = as_faces(where, raster.device, "_faces", given)
         else:
             faces = raster.faces_of(given, lambda: as_faces(where, raster.device, "_faces", given))
-    call = RasterCall(raster, faces, tuple(named), model)
+    call = RasterCall(raster, faces, tuple(named), model, given)
     if torch.is_grad_enabled() and any(value.requires_grad for value in tensors.values()):
         raster.check_differentiable(name for name, value in tensors.items() if value.requires_grad)
         return Apply.apply(call, None, (), *named.values())  # type: ignore[no-untyped-call]

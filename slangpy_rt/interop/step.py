@@ -32,10 +32,19 @@ class StepCall(RasterCall):
         The names of the arguments.
     model : torch.Tensor
         The first argument: results lie where it does, and have such elements.
+    given : torch.Tensor or None
+        The tensor that ``faces`` lie in.
     """
 
-    def __init__(self, task: Task, faces: Any, names: tuple[str, ...], model: torch.Tensor) -> None:
-        super().__init__(task, faces, names, model)
+    def __init__(
+        self,
+        task: Task,
+        faces: Any,
+        names: tuple[str, ...],
+        model: torch.Tensor,
+        given: torch.Tensor | None,
+    ) -> None:
+        super().__init__(task, faces, names, model, given)
         self._task = task
         # A Tensor of numbers has no dimension for them.
         self._flat = model.ndim > 0 and model.shape[-1] == 1
@@ -96,14 +105,15 @@ def step(task: Task, faces: Any, named: dict[str, Any]) -> Any:
             )
     if task.device is None:
         task = task.on(device_of(task.where, tensors))
-    if isinstance(faces, torch.Tensor):
+    given = faces if isinstance(faces, torch.Tensor) else None
+    if given is not None:
         check_places(task.where, (tensors[0], faces))
         faces = as_faces(task.where, task.device, "faces", faces)
-    call = StepCall(task, faces, tuple(named), tensors[0])
+    call = StepCall(task, faces, tuple(named), tensors[0], given)
     if torch.is_grad_enabled() and any(value.requires_grad for value in tensors):
         return Apply.apply(call, None, (), *named.values())  # type: ignore[no-untyped-call]
     return call.forward(None, tuple(named.values()), ())
 
 
 def _contiguous(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple([value.contiguous() if isinstance(value, torch.Tensor) else value for value in values])
+    return tuple([v.resolve_neg().contiguous() if isinstance(v, torch.Tensor) else v for v in values])

@@ -5,6 +5,7 @@ Files outside of ``interop`` and ``slangtorch`` import torch only inside of func
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -16,6 +17,8 @@ import torch
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.packer import Packer
 from slangpy_rt.backends.extras import ExportsMemory
+from slangpy_rt.core.dtypes import NUMPY_OF
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.interop.pointer_packer import PointerPacker
 from slangpy_rt.interop.torch_memory import (
     alike,
@@ -28,6 +31,7 @@ from slangpy_rt.interop.torch_memory import (
     signature,
     transformed,
 )
+from slangpy_rt.interop.torch_types import tensor_in_words
 
 if TYPE_CHECKING:
     from slangpy_rt.runtime.core import DeviceCore
@@ -66,6 +70,17 @@ class TorchAdapter(Adapter):
             return on_host(value)
         refuse_autograd(value)
         return placed(device, value)
+
+    def copied(self, value: torch.Tensor) -> torch.Tensor:
+        """Return a copy of a tensor, without its graph."""
+        return value.detach().clone()
+
+    def in_its_words(self, message: str, value: torch.Tensor, other: Any) -> str:
+        """Return a message with what PyTorch calls a tensor, its types and its conversions."""
+        message = message.replace(in_words(other), tensor_in_words(value))
+        message = re.sub(r"\barray\.astype\(numpy\.(\w+)\)", r"tensor.to(torch.\1)", message)
+        message = re.sub(r"\barray\.astype\('(\w+)'\)", _of_slang, message)
+        return re.sub(r"\ban array of dtype (\w+)", r"a tensor of torch.\1", message)
 
     def packer(self, device: DeviceCore, value: torch.Tensor, access: str) -> Packer:
         """Return the packer that passes a tensor's memory to a kernel."""
@@ -112,3 +127,9 @@ class TorchAdapter(Adapter):
         from slangpy_rt.interop.step import step
 
         return step(task, faces, named)
+
+
+def _of_slang(found: re.Match[str]) -> str:
+    """Return how a tensor of PyTorch is converted to a type that is named as in Slang."""
+    dtype = NUMPY_OF.get(found[1])
+    return found[0] if dtype is None or found[1] == "bfloat16" else f"tensor.to(torch.{dtype.name})"

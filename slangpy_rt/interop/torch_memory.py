@@ -17,6 +17,7 @@ from slangpy_rt.arrays.dlpack import CUDA
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.backends.extras import ExportsMemory
+from slangpy_rt.core.conversion import is_lazy
 from slangpy_rt.core.errors import BindError, OutOfMemoryError
 from slangpy_rt.core.shapes import as_shape
 from slangpy_rt.core.wording import in_words
@@ -65,6 +66,11 @@ def on_host(value: torch.Tensor) -> np.ndarray[Any, Any]:
     refuse_autograd(value)
     if value.is_nested:
         raise BindError(f"{tensor_in_words(value)}; call the function with each of its tensors.")
+    if is_lazy(value):
+        raise BindError(
+            f"{tensor_in_words(value)}, whose memory does not hold its values; pass "
+            "tensor.resolve_conj().resolve_neg(), or tensor.clone() of zeros."
+        )
     try:
         if value.dtype == torch.bfloat16:
             return _of_bfloat16(value.detach())

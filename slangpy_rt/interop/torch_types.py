@@ -39,9 +39,9 @@ def check_plain(value: torch.Tensor) -> None:
     Raises
     ------
     BindError
-        If the tensor is sparse, or marked to be negated when it is read.
+        If the tensor is sparse, or marked to be negated or set to zero when it is read.
     """
-    if value.layout is not torch.strided or value.is_neg():
+    if value.layout is not torch.strided or value.is_neg() or value._is_zerotensor():
         raise BindError(f"{tensor_in_words(value)}, whose memory does not hold its values; pass a dense copy of it.")
 
 

@@ -11,7 +11,8 @@ from slangpy_rt.core.checks import short_traceback
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.optim.kernels import kernels
-from slangpy_rt.optim.optimizer import Call, Number, Optimizer, number
+from slangpy_rt.optim.optimizer import Call, Number, Optimizer, check_array, number
+from slangpy_rt.runtime.pickling import damaged
 
 
 class Adam(Optimizer):
@@ -77,6 +78,23 @@ class Adam(Optimizer):
     def steps(self) -> int:
         """The number of steps made so far, those of command lists included."""
         return self._steps if self._counter is None else int(self._counter.item())
+
+    def _check_state(self, what: str) -> None:
+        super()._check_state(what)
+        self.betas = self.__dict__.get("_betas")
+        steps, counter, found = (self.__dict__.get(name) for name in ("_steps", "_counter", "_corrections"))
+        if type(steps) is not int or not 0 <= steps < 2**31:
+            raise damaged(what, f"it counts {in_words(steps)} steps; a whole number below 2^31 was expected")
+        scalars = set() if counter is None else {part.computed for part in self._parts}
+        if not isinstance(found, dict) or set(found) != scalars:
+            raise damaged(what, f"its corrections are {in_words(found)}; those of {in_words(scalars)} were expected")
+        if counter is not None:
+            check_array(what, counter, self._device, "int", ())
+        for scalar, pair in found.items():
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise damaged(what, f"its corrections hold {in_words(pair)}; two Tensors were expected")
+            for array in pair:
+                check_array(what, array, self._device, scalar, ())
 
     def _prepare_list(self) -> None:
         if self._counter is None:

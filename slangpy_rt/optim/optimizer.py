@@ -17,6 +17,7 @@ from slangpy_rt.optim.kernels import kernels
 from slangpy_rt.optim.part import Part, parts_of
 from slangpy_rt.optim.shared_memory import refuse_shared_memory
 from slangpy_rt.runtime.core import another
+from slangpy_rt.runtime.pickling import check_state, damaged, reads
 
 if TYPE_CHECKING:
     from slangpy_rt.calls.function import Function
@@ -56,9 +57,35 @@ class Optimizer(ABC):
         # Views of the parameters would be read as arrays of their own.
         return {name: value for name, value in self.__dict__.items() if name != "_parts"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+    @reads("an optimizer")
+    def __setstate__(self, state: Any) -> None:
+        what = f"the state of {type(self).__name__}"
+        self.__dict__.update(check_state(what, state, ("parameters", "_device", "_memory")))
+        self.parameters = _checked("pickle", state["parameters"])
+        self._device = self.parameters[0].device
         self._parts = self._found_parts()
+        self._check_state(what)
+
+    def _check_state(self, what: str) -> None:
+        """Check the numbers and arrays that a pickle held.
+
+        Raises
+        ------
+        BindError
+            If one is of another type, size or device than the parameters need.
+        """
+        for cls in type(self).__mro__:
+            for name, found in list(vars(cls).items()):
+                if isinstance(found, Number):
+                    setattr(self, name, self.__dict__.get(name))
+        memory = self._memory
+        if not isinstance(memory, list) or len(memory) != len(self._parts):
+            raise damaged(what, f"it has arrays for {in_words(memory)}; {len(self._parts)} parts were expected")
+        for part, arrays in zip(self._parts, memory, strict=True):
+            if not isinstance(arrays, list) or len(arrays) != len(self._states):
+                raise damaged(what, f"a parameter has {in_words(arrays)}; {len(self._states)} arrays were expected")
+            for array in arrays:
+                check_array(what, array, self._device, part.computed, part.values.shape)
 
     @property
     def state(self) -> list[dict[str, Tensor]]:
@@ -159,6 +186,16 @@ class Number:
     def __set__(self, instance: Any, value: Any) -> None:
         where = f"{type(instance).__name__}: {self._name}"
         instance.__dict__[self._name] = number(where, value, self._least, self._below)
+
+
+def check_array(what: str, array: Any, device: Any, scalar: str, shape: tuple[int, ...]) -> None:
+    """Check an array of an optimizer's state that a pickle held."""
+    if (
+        not isinstance(array, Tensor)
+        or (array.device, array.dtype.name, array.shape) != (device, scalar, shape)
+        or not array.is_contiguous
+    ):
+        raise damaged(what, f"it has {in_words(array)}; a Tensor<{scalar}> of shape {shape} was expected")
 
 
 def number(where: str, value: Any, least: float, below: float) -> float:

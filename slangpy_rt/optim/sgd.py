@@ -8,7 +8,9 @@ from math import inf
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.core.checks import flag, short_traceback
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.optim.optimizer import Call, Number, Optimizer
+from slangpy_rt.runtime.pickling import damaged
 
 
 class SGD(Optimizer):
@@ -64,6 +66,12 @@ class SGD(Optimizer):
             raise BindError("SGD: nesterov=True needs a momentum; give momentum=0.9, for example.")
         self._states = ("velocity",) if self.momentum else ()
         super().__init__(parameters, lr=lr, weight_decay=weight_decay)
+
+    def _check_state(self, what: str) -> None:
+        self.nesterov = flag("SGD", "nesterov", self.__dict__.get("nesterov"))
+        if self._states not in ((), ("velocity",)):
+            raise damaged(what, f"its arrays are {in_words(self._states)}; 'velocity' was expected, or none")
+        super()._check_state(what)
 
     def _run(self, call: Call) -> None:
         if not self._states:

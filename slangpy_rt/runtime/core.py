@@ -27,6 +27,7 @@ from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import BindError, DeviceError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.interrupts import apart
 from slangpy_rt.core.log import log, milliseconds
+from slangpy_rt.core.paths import absolute
 from slangpy_rt.core.shapes import Shape
 from slangpy_rt.core.target import Caps
 from slangpy_rt.core.weak import WeakMembers, WeakValues
@@ -114,7 +115,7 @@ class DeviceCore(ABC):
         self.observers: tuple[Observer, ...] = _observers(name)
         self._transfers: Transfers | None = None
         self.relink()
-        self.include_paths = tuple(str(folder.absolute()) for folder in folders)  # a link may change
+        self.include_paths = tuple(map(absolute, folders))  # a link may change
         self.cache = DiskCache.open(cache_directory(), CONFIG.cache_size)
         self.kernels = KernelStore(self.backend, self.cache, self.diagnostics)
         self.hot_reload = hot_reload

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from slangpy_rt.backends.base import Backend, Kernel
+from slangpy_rt.core.cache_entry import Entry
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import BindError, CompileError
@@ -21,10 +22,7 @@ from slangpy_rt.runtime.diagnostics import Diagnostics
 from slangpy_rt.slang.locate import compiler_version
 from slangpy_rt.slang.source import Source
 
-# Part of every key: raise it when a step before Slang (slang/text.py) makes another text of the same text, or a step
-# after it (``completed`` in slang/target_code.py with the files that it calls, ``exported`` in slang/emitted.py)
-# another code of the same code.
-_CODE = 17
+Strings = tuple[tuple[int, str], ...]
 # A kernel's key, which buffers it writes, and its group size.
 Place = tuple[str, tuple[bool, ...], tuple[int, int, int]]
 
@@ -74,7 +72,11 @@ class KernelStore:
             with self._lock:
                 found = self._kernels.get(place)
             try:
-                return found or self._load(place, source, text, title, info, block, conformances)
+                if found is not None:
+                    return found
+                # Drivers compile what is loaded: a pipeline of Vulkan may take seconds, also from the disk cache.
+                with compiling(title, self._backend.name):
+                    return self._load(place, source, text, title, info, block, conformances)
             finally:
                 with self._lock:
                     self._making.pop(place, None)
@@ -84,13 +86,16 @@ class KernelStore:
         return self.key(source, text, conformances) in self._grouped
 
     def key(self, source: Source, text: str, conformances: Conformances = ()) -> str:
-        """Return the cache key of generated text: everything that changes its binary is in it."""
+        """Return the cache key of generated text: everything that changes its binary is in it.
+
+        The source's digest contains that of this package's code.
+        """
         if self._toolchain is None:
             self._toolchain = self._backend.toolchain()
         target = self._backend.target
         return DiskCache.key(
             "kernel", source.digest, text, target.format, target.profile, target.entry, target.nesting,
-            self._toolchain, compiler_version(), conformances, _CODE,
+            self._toolchain, compiler_version(), conformances,
         )  # fmt: skip
 
     def _load(
@@ -109,18 +114,27 @@ class KernelStore:
             log(3, f"{title}: using {edited}")
             binary, meta = self._compile(source, edited.read_text(), key, title, info, block, conformances)
             return self._loaded(place, binary, info, meta)
-        entry = self._cache.get(key)
+        entry = self._entry(key)
         if entry is None:
             with self._cache.lock(key):
-                entry = self._cache.get(key)
+                entry = self._entry(key)
                 if entry is None:
-                    with compiling(title, self._backend.name):
-                        binary, meta = self._compile(source, text, key, title, info, block, conformances)
+                    binary, meta = self._compile(source, text, key, title, info, block, conformances)
                     named = {"kind": "kernel", "title": title, "device": self._backend.name, "text": text}
                     self._cache.put(key, named | meta, binary)
                     return self._loaded(place, binary, info, meta)
         log(3, f"{title}: cache hit {key}")
         return self._loaded(place, entry.payload, info, entry.meta)
+
+    def _entry(self, key: str) -> Entry | None:
+        """Return a kernel's entry; None if there is none, or one whose strings are none."""
+        entry = self._cache.get(key)
+        strings = entry.meta.get("strings", []) if entry else []
+        whole = isinstance(strings, list) and all(
+            isinstance(item, list) and len(item) == 2 and type(item[0]) is int and isinstance(item[1], str)
+            for item in strings
+        )
+        return entry if whole else None
 
     def _loaded(self, place: Place, binary: bytes, info: KernelInfo, meta: dict[str, Any]) -> Kernel:
         """Load a kernel, one at a time, and keep it."""
@@ -143,6 +157,7 @@ class KernelStore:
         """Compile a kernel; return its binary and what its cache entry says of the code."""
         started = time.perf_counter()
         log(4, f"{title}:\n{text}")
+        self._backend.begin_compiler()
         try:
             compiled = source.compile(text, f"kernel_{key[:16]}", info.entry, conformances)
         except CompileError as error:

@@ -1,4 +1,4 @@
-"""PickleModule: pickles of arrays, functions and devices, read for one device.
+"""PickleModule: pickles of arrays, functions and devices, read for one device, and the checks of all readers.
 
 A pickle holds no device: it names one, by type, number and identity, and ``open_device`` finds one that is open. It
 opens none, since a program decides how its devices are opened.
@@ -9,10 +9,19 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
-from slangpy_rt.core.errors import DeviceError
+import numpy as np
+import numpy.typing as npt
+
+from slangpy_rt.core.errors import BindError, DeviceError, SlangPyRtError
+from slangpy_rt.core.wording import in_words
 from slangpy_rt.runtime.core import LIVE, DeviceCore, a_device
+
+F = TypeVar("F", bound=Callable[..., Any])
+# Errors of Python and NumPy by which a value of a wrong type, length or size shows.
+_RAW = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class PickleModule:
@@ -125,3 +134,53 @@ def open_device(name: str, index: int, identity: str) -> DeviceCore:
         f"pickle: this was made on a {kind} device, and {told} in this process. "
         f"{first or 'Say which one: '}spy.pickle_on(device).load(file)."
     )
+
+
+def damaged(what: str, why: str) -> BindError:
+    """Return the error for a pickle whose contents do not agree with each other."""
+    return BindError(f"pickle: {what} is damaged: {why}. Write the pickle again.")
+
+
+def reads(what: str) -> Callable[[F], F]:
+    """Return a decorator of functions that ``pickle`` calls: Python's own errors in them become a BindError.
+
+    Parameters
+    ----------
+    what : str
+        What the function reads, as the subject of the message: ``"an array"``.
+    """
+
+    def changed(function: F) -> F:
+        @wraps(function)
+        def call(*args: Any) -> Any:
+            try:
+                return function(*args)
+            except SlangPyRtError:
+                raise
+            except _RAW as error:
+                raise damaged(what, f"{type(error).__name__}: {error}") from error
+
+        read: Any = call
+        return read  # type: ignore[no-any-return]
+
+    return changed
+
+
+def check_values(what: str, values: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Check that host data in a pickle has a dtype and a shape, and return it in C order.
+
+    Nothing of the shape's size is allocated before.
+    """
+    if not isinstance(values, np.ndarray) or values.dtype != dtype or values.shape != shape:
+        raise damaged(what, f"its values are {in_words(values)}; an array of {dtype} of shape {shape} was expected")
+    return np.asarray(values, order="C")
+
+
+def check_state(what: str, state: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """Check that the state of an object in a pickle is a dict with some names, and return it."""
+    if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
+        raise damaged(what, f"its state is {in_words(state)}; a dict by name was expected")
+    missing = [name for name in names if name not in state]
+    if missing:
+        raise damaged(what, f"its state has no {', '.join(missing)}")
+    return state

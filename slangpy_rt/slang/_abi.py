@@ -174,8 +174,26 @@ ValidateUniformity = 90
 VulkanUseEntryPointName = 52
 WarningsAsErrors = 19
 
+IDENTIFIERS: dict[str, bytes] = {
+    "ISlangUnknown": bytes.fromhex("0000000000000000c000000000000046"),
+    "ISlangCastable": bytes.fromhex("e1e0ed875248b0448bf2cb31874de239"),
+    "ISlangFileSystem": bytes.fromhex("fc093a004d3aa04bad601fd863a915ab"),
+    "ISlangFileSystemExt": bytes.fromhex("d232b65f9d9781449fee663c3f1449e1"),
+}
+
 METHODS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
+    "ISlangUnknown.queryInterface": (0, c_int32, (c_void_p, c_void_p)),
+    "ISlangUnknown.addRef": (1, c_uint32, ()),
     "ISlangUnknown.release": (2, c_uint32, ()),
+    "ISlangCastable.castAs": (3, c_void_p, (c_void_p,)),
+    "ISlangFileSystem.loadFile": (4, c_int32, (c_char_p, c_void_p)),
+    "ISlangFileSystemExt.getFileUniqueIdentity": (5, c_int32, (c_char_p, c_void_p)),
+    "ISlangFileSystemExt.calcCombinedPath": (6, c_int32, (c_int32, c_char_p, c_char_p, c_void_p)),
+    "ISlangFileSystemExt.getPathType": (7, c_int32, (c_char_p, c_void_p)),
+    "ISlangFileSystemExt.getPath": (8, c_int32, (c_int32, c_char_p, c_void_p)),
+    "ISlangFileSystemExt.clearCache": (9, None, ()),
+    "ISlangFileSystemExt.enumeratePathContents": (10, c_int32, (c_char_p, c_void_p, c_void_p)),
+    "ISlangFileSystemExt.getOSPathKind": (11, c_int32, ()),
     "ISlangBlob.getBufferPointer": (3, c_void_p, ()),
     "ISlangBlob.getBufferSize": (4, c_size_t, ()),
     "IGlobalSession.createSession": (3, c_int32, (c_void_p, c_void_p)),

@@ -16,7 +16,14 @@ class CompilerSession(Protocol):
 
     A session keeps every module that it loaded, so that a kernel's ``import`` finds it by name. A changed module
     needs a new session.
+
+    Attributes
+    ----------
+    build_tag : str
+        The version that the compiler reports.
     """
+
+    build_tag: str
 
     def load_module(self, name: str, path: str, source: str) -> ModuleInfo:
         """Load user code under a name that kernels import.

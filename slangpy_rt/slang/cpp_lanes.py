@@ -43,7 +43,7 @@ _PURE = re.compile(
 )
 # A number that becomes an address, and the reads and writes of elements, for which the code generator vouches.
 _ADDRESS = re.compile(rb"\(\w+ \*\) ?[(\w]")
-_READ = re.compile(rb"\b_spy_load_\d+\((?=\(\w+ \*\) ?[(\w])")
+_READ = re.compile(rb"\b\w*_spy_load_\d+\((?=\(\w+ \*\) ?[(\w])")
 _STRUCT_STORE = re.compile(rb"_spy_store_\w+\(uint64_t _spy_at_\d+, ")
 # The pointer to the buffer of printf and assertions may only be set, once for each element.
 _DIAGNOSTICS = re.compile(rb"\b_spy_diagnosticsBuffer_\d+\b(?! = _spy_call_\d+->)(?!;\n)")

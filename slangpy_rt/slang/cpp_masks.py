@@ -238,7 +238,7 @@ class _Writer:
     def __init__(self, name: bytes, match: re.Match[bytes], reached: Mapping[bytes, int]) -> None:
         self.name, self.head, self.match = name, match[2], match
         self.element = name.startswith(b"_spy_element_")
-        self.moves = re.fullmatch(rb"_spy_(?:load|store)_\d+", name) is not None
+        self.moves = re.fullmatch(rb"\w*_spy_(?:load|store)_\d+", name) is not None
         self.places = _PLACES.fullmatch(name) is not None
         self.lengths = reached
         self.calls = re.compile(rb"\b(%b)\(" % b"|".join(re.escape(other) for other in reached))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from slangpy_rt.core.errors import CompileError, UnsupportedError
-from slangpy_rt.slang.cuda_textures import NO_METHOD
+from slangpy_rt.slang.corrections.cuda_textures import NO_METHOD
 
 _LACKS = re.compile(r"error\[E36107\].*?see using of '([^']+)'", re.S)
 

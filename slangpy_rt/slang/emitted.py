@@ -44,6 +44,11 @@ _NO_BODY = re.compile(rb"^[^\n;={}]*?\b(\w+?)_\d+\([^\n;{}]*\)\n\{\n\}\n", re.M)
 _GLOBALS = re.compile(rb"^ *GlobalParams_\d+ *\* globalParams_\d+;$", re.M)
 # The end of the prelude in C++ that Slang wrote. In CUDA the prelude ends with the last directive of the text.
 _PRELUDE_END = b"using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
+# What to do about an instruction of more than 65,535 words, whose 16-bit length has overflowed.
+SHORTER = (
+    "An array of constants in SPIR-V holds at most 65,532 elements: pass a larger one as a parameter, or set its "
+    "elements in a loop."
+)
 # The last line of C++ that a file of shaders/ puts behind that prelude, and in which nothing is to be replaced.
 _OWN_END = b"// _spy_end_of_prelude\n"
 
@@ -176,11 +181,20 @@ def uses_bytes(code: bytes) -> str:
 
 
 def _instructions(code: bytes) -> Iterator[tuple[int, memoryview]]:
-    """Yield the instructions of SPIR-V, each as its opcode and its words."""
+    """Yield the instructions of SPIR-V, each as its opcode and its words.
+
+    Raises
+    ------
+    CompileError
+        If the 16-bit length of an instruction has overflowed. SPIR-V's optimizer, which Slang calls where it is
+        installed, refuses such code; without the optimizer Slang returns it.
+    """
     words = memoryview(code).cast("I")
     at = 5  # words of the header
     while at < len(words):
         end = at + (words[at] >> 16)
+        if end == at:
+            raise CompileError(f"Slang wrote SPIR-V in which an instruction has more than 65,535 words.\n{SHORTER}")
         yield words[at] & 0xFFFF, words[at:end]
         at = end
 
@@ -229,16 +243,6 @@ def emitted_name(name: str) -> str:
     """
     letters = (c if c.isascii() else "".join(f"x{byte:02X}" for byte in c.encode()) for c in name)
     return ("U" if name.startswith("_S") else "") + re.sub("_+", "_", "".join(letters)).rstrip("_")
-
-
-def zeroed(code: bytes) -> bytes:
-    """Return CUDA code in which static variables, members of a struct KernelContext, are initialized with zeros.
-
-    ``KernelContext_0 kernelContext_0;`` becomes ``KernelContext_0 kernelContext_0 = {};``.
-    """
-    if b"KernelContext_" not in code:
-        return code
-    return re.sub(rb"^( +KernelContext_\d+ kernelContext_\d+);$", rb"\1 = {};", code, flags=re.M)
 
 
 def exported(code: bytes, entry: str) -> bytes:

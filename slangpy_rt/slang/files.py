@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.paths import absolute, normalized, resolved, working_directory
+from slangpy_rt.core.regular_file import open_regular
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.shader_modules import is_ours
 
@@ -25,11 +27,10 @@ Places = tuple[tuple[str, str], ...]
 # Matches ``import a.b``, ``__include "a.slang"``, ``implementing a`` and takes the name.
 _NAMED = re.compile(r'\b(?:import|__import|__include|implementing)\b\s*([\w.]+(?:\s*/\s*[\w.]+)*|"[^"\n]*")')
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"]', re.M)
+_NOT_UTF8 = re.compile(r"^(.+)\(\d+\): error 10006: invalid UTF-8", re.M)
 _OUR_IMPORT = re.compile(r"\bimport\s+\"?slangpy_rt\b")
 # Matches ``import glsl;`` and ``__exported import "core";``.
 _SLANGS_OWN = re.compile(r"^[ \t]*(?:__exported[ \t]+)?import[ \t]+\"?(core|glsl)\"?[ \t]*;", re.M)
-# Without O_NONBLOCK, opening a named pipe would block until another process opens it for writing.
-_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def read_source(where: str, path: str | Path, folders: tuple[str, ...]) -> tuple[str, str, Places]:
@@ -53,9 +54,10 @@ def read_source(where: str, path: str | Path, folders: tuple[str, ...]) -> tuple
     """
     try:
         tried = [Path(path), *(Path(folder) / path for folder in (*folders, shader_directory()))]
-        return first_file(where, str(path), [str(place.absolute()) for place in tried])
+        return first_file(where, str(path), [absolute(place) for place in tried])
     except FileNotFoundError:
-        searched = ", ".join(f"'{Path(f).resolve()}'" for f in (".", *folders))
+        here = resolved(".") if working_directory() else "the working directory, which was deleted"
+        searched = ", ".join(f"'{folder}'" for folder in (here, *map(resolved, folders)))
         places = [(Path(folder) / path).parent for folder in (".", *folders)]
         near = [each.name for place in places if place.is_dir() for each in place.glob("*.slang")]
         from slangpy_rt.core.wording import meant  # imports NumPy, which the compiler's process is without
@@ -103,14 +105,8 @@ def read_file(path: str) -> bytes:
     OSError
         If the path cannot be read, or is a folder, a pipe or a device.
     """
-    handle = os.open(path, _FLAGS)
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError("it is no ordinary file")
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(handle)
+    with open_regular(path) as file:
+        return file.read()
 
 
 def decoded(where: str, data: bytes) -> str:
@@ -191,14 +187,14 @@ def places(texts: list[tuple[str, str]], folders: tuple[str, ...], opened: Seque
         The paths by which Slang opened these files, in which symbolic links are not resolved.
     """
     beside: dict[str, set[str]] = {path: {os.path.dirname(path)} for path, _ in texts}  # noqa: PTH120
-    links = {os.path.abspath(path): os.path.realpath(path) for path in opened}  # noqa: PTH100
+    links = {normalized(path): resolved(path) for path in opened}
     links = {path: full for path, full in links.items() if full in beside}
     for path, full in links.items():
         beside[full].add(os.path.dirname(path))  # noqa: PTH120
     found: dict[str, str] = {}
 
     def look(folder: str, name: str) -> None:
-        place = os.path.abspath(os.path.join(folder, name))  # noqa: PTH100, PTH118
+        place = normalized(os.path.join(folder, name))  # noqa: PTH118
         if place not in found:
             found[place] = real(place)
 
@@ -219,9 +215,10 @@ def places(texts: list[tuple[str, str]], folders: tuple[str, ...], opened: Seque
     for path, full in links.items():
         if path not in found and full not in found.values():
             for folder in every:
-                if path.startswith(os.path.join(folder, "")):  # noqa: PTH118
+                beginning = os.path.join(folder, "")  # noqa: PTH118
+                if path.startswith(beginning):
                     for other in every:
-                        look(other, os.path.relpath(path, folder))
+                        look(other, path.removeprefix(beginning))
     return tuple(sorted(found.items()))
 
 
@@ -263,7 +260,7 @@ def check_imports(path: str, text: str, folders: tuple[str, ...]) -> None:
     """
     for name in _SLANGS_OWN.findall(text):
         for folder in (os.path.dirname(path), *folders):  # noqa: PTH120
-            file = os.path.abspath(os.path.join(folder, f"{name}.slang"))  # noqa: PTH100, PTH118
+            file = normalized(os.path.join(folder, f"{name}.slang"))  # noqa: PTH118
             if os.path.isfile(file):  # noqa: PTH113
                 raise CompileError(
                     f"{path}: 'import {name}' is the compiler's own module of that name, never '{file}'; "
@@ -294,10 +291,14 @@ def telling(path: str, text: str, folders: tuple[str, ...]) -> Iterator[None]:
         yield
     except CompileError as error:
         for folder in (os.path.dirname(path), *folders) if _OUR_IMPORT.search(text) else ():  # noqa: PTH120
-            file = Path(folder, "slangpy_rt.slang").resolve()
-            if file.is_file() and file.parent != Path(shader_directory()).resolve():
+            file = Path(resolved(os.path.join(folder, "slangpy_rt.slang")))  # noqa: PTH118
+            if file.is_file() and str(file.parent) != resolved(shader_directory()):
                 hint = f"'import slangpy_rt' is a module of slangpy_rt's own, never '{file}'; rename the file."
                 raise CompileError(f"{error}\n{hint}") from None
+        # Slang 2026.14 refuses such bytes in the comments of a file, too, which 2026.12 skips.
+        if broken := _NOT_UTF8.search(str(error)):
+            with suppress(OSError):
+                decoded(f"'{broken[1]}'", read_file(broken[1]))
         # "the form of this l-value argument is not valid for a `ref` parameter"
         if "E40008" in str(error) and _ATOMIC.search(text):
             raise CompileError(f"{error}\n{_METHODS}") from None
@@ -310,14 +311,6 @@ def telling(path: str, text: str, folders: tuple[str, ...]) -> Iterator[None]:
 def real(path: str) -> str:
     """Return the path of a file with all symbolic links resolved; an empty string if there is no such file."""
     return os.path.realpath(path) if os.path.isfile(path) else ""  # noqa: PTH113
-
-
-def working_directory() -> str:
-    """Return the working directory, in which Slang looks for imports of text without a file; empty if deleted."""
-    try:
-        return str(Path.cwd())
-    except OSError:
-        return ""
 
 
 def _names(text: str) -> Iterator[str]:

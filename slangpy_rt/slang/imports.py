@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from slangpy_rt.core.paths import resolved
 from slangpy_rt.slang.files import decoded, read_file
 from slangpy_rt.slang.shader_modules import is_ours
 from slangpy_rt.slang.text import blank
@@ -49,7 +50,7 @@ def imported(path: str, text: str, folders: Sequence[str]) -> tuple[Imported, ..
         If a file is not UTF-8 text.
     """
     found: dict[str, Imported] = {}
-    _collect(path, text, folders, found, {os.path.realpath(path)})
+    _collect(path, text, folders, found, {resolved(path)})
     return tuple(found.values())
 
 

@@ -15,6 +15,8 @@ from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out, load_library
+from slangpy_rt.slang.emitted import SHORTER
+from slangpy_rt.slang.file_system import FileSystem
 from slangpy_rt.slang.locate import find_library, library_version
 from slangpy_rt.slang.module_images import ModuleImages
 
@@ -27,6 +29,10 @@ _HIDDEN = re.compile(
 
 # A line that Slang quotes, with its number, and the marks below it.
 _QUOTED = re.compile(r"^( *(\d+) \| )(.*)$")
+# The line before a quoted one, with the file's name, the line's number and the column.
+_PLACE = re.compile(r"^( *-+>? .*:\d+:)(\d+)$")
+_WORD = re.compile(r"\w+")
+_CARETS = re.compile(r"\^+|~+")
 _MARK = re.compile(r"^( *\| )( *\S.*)$")
 # Types that files for slang-torch and SlangPy name without the prefix ``_spy_``, which macros and aliases add.
 _PREFIXED = re.compile(
@@ -63,10 +69,6 @@ _IN_DERIVATIVE = (
 _NO_NEIGHBOURS = "error[E31210]"
 # The message of SPIR-V's optimizer for an instruction of more than 65,535 words, whose 16-bit length has overflowed.
 _TOO_LONG = "Invalid instruction word count"
-_SHORTER = (
-    "An array of constants in SPIR-V holds at most 65,532 elements: pass a larger one as a parameter, or set its "
-    "elements in a loop."
-)
 
 
 class Library:
@@ -99,6 +101,11 @@ class Library:
             if self._native is None:
                 self._native = load_library(find_library(self._path))
             return self._native
+
+    @cached_property
+    def files(self) -> FileSystem:
+        """The file system from which sessions read imported and included files."""
+        return FileSystem(self.native)
 
     @cached_property
     def version(self) -> str:
@@ -175,16 +182,17 @@ def taken(status: int, out: Out, note: Out, what: str) -> ComPtr:
     return found
 
 
-def failure(note: Out, what: str, source: str = "") -> CompileError:
+def failure(note: Out, what: str, source: str = "", written: str = "") -> CompileError:
     """Return an error with the compiler's messages, which begins with ``Slang could not`` and `what`.
 
-    Lines of ``source`` that they quote are indented as they are there.
+    Lines of ``source`` that they quote are indented as they are there. Where ``written`` is the user's text of the same
+    lines, its lines are quoted.
     """
     text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
     # This message only repeats the ones above it, so it is cut off.
     text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]
     text = text.replace("_spy_AtomicElement", "Atomic")
-    text = _PREFIXED.sub(r"\1", _HIDDEN.sub("", _indented(text, source) if source else text))
+    text = _PREFIXED.sub(r"\1", _HIDDEN.sub("", _indented(text, source, written) if source else text))
     text += "".join(f"\n{said}" for name, said in _NEEDED.items() if f"see call to '{name}'" in text)
     if _NOT_EMITTED in text and re.search(r"Interlocked|[Aa]tomic", text) and what.endswith("for cpp"):
         text = f"{_ABORTED.sub('', text).partition(chr(10) * 2)[0]}\n{_NO_CPP}"
@@ -198,14 +206,20 @@ def failure(note: Out, what: str, source: str = "") -> CompileError:
     if _NO_NEIGHBOURS in text:
         text += "\nOnly pixels have neighbours from which a level follows: use SampleLevel(sampler, at, level)."
     if _TOO_LONG in text:
-        text += f"\n{_SHORTER}"
-    return CompileError(f"Slang could not {what}:\n{text or 'it gave no reason.'}")
+        text += f"\n{SHORTER}"
+    message = f"Slang could not {what}:\n{text or 'it gave no reason.'}"
+    # What cannot be encoded, as in a folder's name that is not UTF-8, cannot be printed.
+    return CompileError(message.encode("utf-8", "backslashreplace").decode())
 
 
-def _indented(text: str, source: str) -> str:
-    """Return the compiler's messages with quoted lines indented as they are in the source, which Slang leaves out."""
-    lines = source.expandtabs(4).splitlines()
-    pad, found = "", []
+def _indented(text: str, source: str, written: str = "") -> str:
+    """Return the compiler's messages with quoted lines as the source has them: Slang leaves out the indentation.
+
+    A line that differs in the user's text, as one with ``uniform`` does, is quoted from there.
+    """
+    lines, users = source.expandtabs(4).splitlines(), written.expandtabs(4).splitlines()
+    pad, moved, header = "", ("", ""), -1
+    found: list[str] = []
     for line in text.splitlines():
         if quoted := _QUOTED.match(line):
             place = int(quoted[2]) - 1
@@ -214,9 +228,38 @@ def _indented(text: str, source: str) -> str:
             same = [each for each in (*same, *lines) if each.split() == quoted[3].split()]
             here, there = (len(each) - len(each.lstrip()) for each in (quoted[3], same[0] if same else quoted[3]))
             pad = " " * (there - here)
-            found.append(f"{quoted[1]}{pad}{quoted[3]}")
+            shown = f"{pad}{quoted[3]}"
+            own = users[place] if same and place < len(users) else ""
+            moved = (shown, own) if own.split() != quoted[3].split() and _is_edited(shown, own) else ("", "")
+            found.append(f"{quoted[1]}{moved[1] or shown}")
         elif mark := _MARK.match(line):
-            found.append(f"{mark[1]}{pad}{mark[2]}")
+            marks = f"{pad}{mark[2]}"
+            new = _moved(marks, *moved)
+            if new != marks and header >= 0:
+                # The column of the user's line.
+                start, column = _PLACE.match(found[header]).groups()  # type: ignore[union-attr]
+                found[header] = f"{start}{int(column) + len(new) - len(marks)}"
+            header = -1
+            found.append(f"{mark[1]}{new}")
         else:
+            header = len(found) if _PLACE.match(line) else header
             found.append(line)
     return "\n".join(found)
+
+
+def _is_edited(ours: str, users: str) -> bool:
+    """Tell whether a line of ours was made of a user's: they have most of their words in common."""
+    words = _WORD.findall(users)
+    return bool(words) and 2 * sum(word in ours for word in words) > len(words)
+
+
+def _moved(marks: str, ours: str, users: str) -> str:
+    """Return marks below a line of ours as marks below the user's line: at the same word, nearest to its place."""
+    carets = _CARETS.search(marks)
+    if not users or carets is None:
+        return marks
+    word, at = ours[carets.start() : carets.end()], carets.start()
+    places = [k for k in range(len(users)) if word and users.startswith(word, k)]
+    if not places:
+        return marks
+    return " " * min(places, key=lambda k: abs(k - at)) + marks[carets.start() :]

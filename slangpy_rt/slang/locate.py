@@ -6,7 +6,6 @@ and the compiler is found without being loaded.
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,14 +26,10 @@ class Shaders(NamedTuple):
         Names of the modules in the folder.
     library : str
         Resolved path of ``slangpy_rt.slang``, which users import. Slang lists this path among a module's files.
-    digest : str
-        SHA-256 of all files, in hexadecimal. It is part of every kernel's cache key, because every kernel imports
-        some of them.
     """
 
     modules: frozenset[str]
     library: str
-    digest: str
 
 
 def find_library(path: str | None = None) -> Path:
@@ -107,8 +102,7 @@ def shader_directory() -> str:
 
 @lru_cache(maxsize=1)
 def shaders() -> Shaders:
-    """Return the names, the main file and the digest of the files in the installed folder ``shaders/``."""
+    """Return the names and the main file of the installed folder ``shaders/``."""
     folder = Path(shader_directory())
-    files = sorted((*folder.glob("*.slang"), *folder.glob("*.hpp")))
-    digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
-    return Shaders(frozenset(file.stem for file in files), str((folder / "slangpy_rt.slang").resolve()), digest)
+    files = (*folder.glob("*.slang"), *folder.glob("*.hpp"))
+    return Shaders(frozenset(file.stem for file in files), str((folder / "slangpy_rt.slang").resolve()))

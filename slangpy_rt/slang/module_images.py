@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from slangpy_rt.core.cache_entry import Part
 from slangpy_rt.core.disk_cache import DiskCache
-from slangpy_rt.slang.locate import shaders
+from slangpy_rt.slang.code_digest import code_digest
 
 # A module's name, and its intermediate code.
 Image = tuple[str, bytes]
-# Raise it when the way changes in which sessions make this code.
-_IMAGES = 1
 # The most modules in memory, of 3 MB for each target.
 _MOST = 12
 
@@ -38,8 +36,8 @@ class ModuleImages:
 
     @staticmethod
     def key(version: str, *parts: Part) -> str:
-        """Return the key of a module: the compiler's version, all files in ``shaders/``, and the other parts."""
-        return DiskCache.key("module image", _IMAGES, version, shaders().digest, *parts)
+        """Return the key of a module: this package's code, the compiler's version, and the other parts."""
+        return DiskCache.key("module image", code_digest(), version, *parts)
 
     def get(self, key: str) -> tuple[Image, ...]:
         """Return a module's images, those of imported modules first; empty if there are none."""
@@ -74,7 +72,12 @@ class ModuleImages:
         if entry is None:
             return ()
         found, at = [], 0
-        for name, size in entry.meta["images"]:
-            found.append((name, entry.payload[at : at + size]))
-            at += size
-        return tuple(found)
+        try:
+            for name, size in entry.meta["images"]:
+                if not isinstance(name, str) or type(size) is not int or size <= 0:
+                    return ()
+                found.append((name, entry.payload[at : at + size]))
+                at += size
+        except (LookupError, TypeError, ValueError):
+            return ()
+        return tuple(found) if at == len(entry.payload) else ()

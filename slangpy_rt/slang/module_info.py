@@ -7,6 +7,7 @@ loaded here; the session passes modules and their texts.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.reflect import Reflector
 from slangpy_rt.slang.reflect_types import Cases, bare
-from slangpy_rt.slang.text import ZERO, Prepared, docs, entries_elsewhere, prints_in
+from slangpy_rt.slang.text import RESERVED, Prepared, docs, entries_elsewhere, prints_in
 
 
 def module_info(
@@ -63,7 +64,7 @@ def module_info(
                 decl = native.spReflectionFunction_asDecl(function)
                 others.add((native.spReflectionDecl_getName(decl) or b"").decode())
     decl = module.call("IModule.getModuleReflection")
-    functions = [f for f in reflector.functions(decl) if f.name not in others and not f.name.startswith(ZERO)]
+    functions = [f for f in reflector.functions(decl) if f.name not in others and not f.name.startswith(RESERVED)]
     notes = {key: iter(comments) for key, comments in docs(text).items()}
     return ModuleInfo(
         name,
@@ -93,7 +94,7 @@ def undefined_structs(native: ctypes.CDLL, decl: int) -> list[str]:
 def files_of(module: ComPtr) -> list[str]:
     """Return the paths of the files that a module was read from."""
     count = module.call("IModule.getDependencyFileCount")
-    return [module.call("IModule.getDependencyFilePath", index).decode() for index in range(count)]
+    return [os.fsdecode(module.call("IModule.getDependencyFilePath", index)) for index in range(count)]
 
 
 def constant_values(native: ctypes.CDLL, decl: int) -> list[int]:

@@ -6,6 +6,7 @@ Which modules are loaded, and what texts declare, is up to the caller, which hol
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -68,7 +69,7 @@ class NativeSession:
             raise UnsupportedError(
                 f"target format {target.format!r}: Slang emits none such; use one of {', '.join(FORMATS)}."
             )
-        self._library = library
+        self._library, self._folders = library, search_paths
         # Macros of users are undefined in this project's modules.
         own = tuple(item for item in defines if item[0].startswith(RESERVED))
         self._kind = target.format, target.profile, target.flags, own
@@ -93,7 +94,7 @@ class NativeSession:
             raise UnsupportedError("this Slang session is closed; open a new one.")
         return self._pointer
 
-    def load(self, name: str, path: str, text: str) -> ComPtr:
+    def load(self, name: str, path: str, text: str, written: str = "") -> ComPtr:
         """Load a text as a module and return the module.
 
         Parameters
@@ -104,6 +105,8 @@ class NativeSession:
             The path that diagnostics show, relative to which imports are looked up.
         text : str
             The Slang text.
+        written : str
+            The text as its user wrote it, with the same lines, for messages.
 
         Raises
         ------
@@ -111,11 +114,12 @@ class NativeSession:
             If Slang refuses the text.
         """
         note = Out()
-        address = self.pointer.call(
-            "ISession.loadModuleFromSourceString", name.encode(), path.encode(), text.encode(), note.ref
-        )
+        with self._library.files.searching(self._folders):
+            address = self.pointer.call(
+                "ISession.loadModuleFromSourceString", name.encode(), os.fsencode(path), text.encode(), note.ref
+            )
         if not address:
-            error = failure(note, f"load module {name!r} from {path}", text)
+            error = failure(note, f"load module {name!r} from {path}", text, written)
             named = _MODULE.search(text)
             if named and f"undefined identifier '{named[1]}'" in str(error):
                 raise CompileError(
@@ -163,7 +167,7 @@ class NativeSession:
             raise CompileError(f"Slang could not read the {len(code):,} bytes of the intermediate code of {name!r}.")
         with ComPtr(address) as blob:
             found = self.pointer.call(
-                "ISession.loadModuleFromIRBlob", name.encode(), path.encode(), blob.address, note.ref
+                "ISession.loadModuleFromIRBlob", name.encode(), os.fsencode(path), blob.address, note.ref
             )
         if not found:
             raise failure(note, f"load module {name!r} from its intermediate code")
@@ -258,7 +262,7 @@ def _create(
         profile=profile,
         lineDirectiveMode=_abi.SLANG_LINE_DIRECTIVE_MODE_NONE,
     )
-    paths = (ctypes.c_char_p * len(search_paths))(*(path.encode() for path in search_paths))
+    paths = (ctypes.c_char_p * len(search_paths))(*map(os.fsencode, search_paths))
     macros = (_abi.PreprocessorMacroDesc * len(defines))()
     for macro, (name, value) in zip(macros, defines, strict=True):
         macro.name, macro.value = name.encode(), value.encode()
@@ -274,6 +278,7 @@ def _create(
         structureSize=ctypes.sizeof(_abi.SessionDesc),
         targets=ctypes.addressof(wanted),
         targetCount=1,
+        fileSystem=library.files.address,
         defaultMatrixLayoutMode=_abi.SLANG_MATRIX_LAYOUT_ROW_MAJOR,
         searchPaths=ctypes.addressof(paths),
         searchPathCount=len(paths),

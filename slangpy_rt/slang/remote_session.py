@@ -11,15 +11,16 @@ import inspect
 import threading
 from collections.abc import Callable
 from functools import partial, update_wrapper
-from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
+from slangpy_rt.core.child_process import Ended
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.interrupts import finalizer
+from slangpy_rt.core.paths import resolved
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import ModuleInfo
 from slangpy_rt.slang.auto_import import AutoImport
-from slangpy_rt.slang.compiler_process import CompilerProcess, Ended
+from slangpy_rt.slang.compiler_process import CompilerProcess
 from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.files import reachable
 
@@ -70,6 +71,7 @@ class RemoteSession(CompilerSession):
         self._modules: list[tuple[str, str, str, ModuleInfo]] = []
         self._number = 0  # the session's number in the process; 0 while no session is open
         self._process = 0  # ``CompilerProcess.started`` when the session was opened
+        self.build_tag = ""
         self._ask("open", *self._how)
 
     def load_module(self, name: str, path: str, source: str) -> ModuleInfo:
@@ -132,7 +134,9 @@ class RemoteSession(CompilerSession):
         texts = [(path, text) for _, path, text, _ in self._modules]
         texts += [(args[1], args[2])] if method == "load_module" else []
         files = [file for path, text in texts for file in reachable(path, text, self._how[1])]
-        return hashlib.sha256(repr((self._how, texts, files, method, args)).encode()).hexdigest()
+        return hashlib.sha256(
+            repr((self._how, texts, files, method, args)).encode("utf-8", "surrogatepass")
+        ).hexdigest()
 
     def _open(self) -> None:
         """Open the session and load all its modules, unless it is open in the running process.
@@ -144,15 +148,17 @@ class RemoteSession(CompilerSession):
         """
         compiler = self._compiler
         if compiler.start() == self._process and self._number:
+            compiler.use(self._number, self)
             return
         number = compiler.number()
-        compiler.ask(number, "open", *self._how)
+        self.build_tag = compiler.ask(number, "open", *self._how)
         self._number, self._process = number, compiler.started
         self._give = partial(compiler.closed.append, (self._process, number))
+        compiler.use(number, self)
         for name, path, text, before in self._modules:
             info = compiler.ask(number, "load_module", name, path, text)
             files = {file for file, _ in set(info.dependencies) ^ set(before.dependencies)}
-            changed = sorted(files - {str(Path(path).resolve())})  # its own text is in memory
+            changed = sorted(files - {resolved(path)})  # its own text is in memory
             if changed:
                 raise CompileError(
                     f"module '{name}': '{changed[0]}' changed since it was loaded; load the module again."

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
-from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import Compiled, Conformances, FunctionSig, ModuleInfo, SlangType, StructInfo
 from slangpy_rt.slang.auto_import import AutoImport
@@ -21,7 +22,16 @@ from slangpy_rt.slang.call_layout import call_layout, hashed_strings
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.core_functions import explained
+from slangpy_rt.slang.corrections.rebinding import rebound
+from slangpy_rt.slang.corrections.spirv_math import has_doubles
 from slangpy_rt.slang.cuda_methods import lacking_methods
+from slangpy_rt.slang.derivative_checks import (
+    Facts,
+    check_accessors,
+    check_derivatives,
+    facts,
+    has_derivatives,
+)
 from slangpy_rt.slang.emitted import context_variables, exported
 from slangpy_rt.slang.files import check_imports, dependencies, names_files, places, reachable, telling
 from slangpy_rt.slang.groups import may_use_groups, uses_groups
@@ -44,7 +54,6 @@ from slangpy_rt.slang.shader_modules import (
     needs_library,
     program_folders,
 )
-from slangpy_rt.slang.spirv_math import has_doubles
 from slangpy_rt.slang.static_variables import changes_statics, has_statics
 from slangpy_rt.slang.target_code import check_text, checked, completed, takes_textures
 from slangpy_rt.slang.text import RESERVED, docs, entry_attributes, prepare, undefining
@@ -110,6 +119,9 @@ class Session(CompilerSession):
         self._texts: dict[str, str] = {}
         # Whether loaded texts may have static variables that are not ``const``.
         self._statics = False
+        self._facts: dict[str, Facts] = {}
+        # Included files with functions that need rebound values, for a target that compiles programs itself.
+        self._unbound: list[str] = []
         # Whether functions of loaded modules that are not ours may use anything of a thread group.
         self._groups = False
         self._apart = False  # whether this session compiles one kernel for another one
@@ -120,6 +132,7 @@ class Session(CompilerSession):
         self._walked: set[int] = set()
         with library.lock:
             self._native = NativeSession(library, target, search_paths, defines)
+            self.build_tag = library.build_tag
 
     def load_module(self, name: str, path: str, source: str) -> ModuleInfo:
         with self._library.lock:
@@ -136,18 +149,24 @@ class Session(CompilerSession):
                 )
             check_text(source, f"load module {name!r} from {path}")
             check_imports(path, source, self._folders)
+            check_accessors(path, source)
             prepared = prepare(source, self.target.format)
+            near = reachable(path, source, self._folders) if names_files(source) else []
+            prepared = replace(prepared, text=rebound(prepared.text, (text for _, text in near)))
+            self._facts |= {file: facts(file, text) for file, text in [(path, source), *near]}
             ours = self._shaders is not None and needs_library(source, self.target.format)
             auto = self._auto_import
             whole = prepared.text + (_IMPORT if ours else "")
             if ours or auto or names_files(source):  # any other text makes Slang read no file
-                self._load_library(whole, *(text for _, text in reachable(path, source, self._folders)), but=path)
+                self._load_library(whole, *(text for _, text in near), but=path)
             self._hide_entry_points(path, source)
             if auto:
                 whole = auto.around(whole)
                 self._load_imports(path, source, auto)
+            if self.target.program:
+                self._load_rebound(path, source, near)
             with telling(path, source, self._folders):
-                module = self._native.load(name, path, whole)
+                module = self._native.load(name, path, whole, source)
             self._loaded[name] = loaded
             self._modules[name], self._texts[name] = module, source
             native = self._library.native
@@ -156,8 +175,9 @@ class Session(CompilerSession):
                 if known.address not in self._walked:
                     self._undefined.update(undefined_structs(native, decl))
                     self._walked.add(known.address)
-                    self._groups |= self.target.entry != "range" and self._may_use_groups(known)
             opened = files_of(module)
+            if self.target.entry != "range":
+                self._groups |= any(map(self._may_use_groups, self._parts(module, path, opened)))
             files, texts = dependencies(opened, path)
             # This project's own files import only each other and Slang finds those first, in the same folder.
             theirs = [item for item in texts if not is_ours(Path(item[0]))]
@@ -228,6 +248,8 @@ class Session(CompilerSession):
                 for other, (path, _) in self._loaded.items():
                     again.load_module(other, path, self._texts[other])
                 return again.compile(text, name, entry, conformances, link, exports)
+            check_derivatives(text, self._facts.values())
+            self._check_files(text)
             self._load_library(text, exports)
             ranged = self.target.entry == "range"
             whole = self._undo + text
@@ -359,9 +381,37 @@ class Session(CompilerSession):
             if auto.needed(text) and name not in self._imported:
                 self._imported.add(name)
                 check_names(Path(file).stem, file, text)
-                whole = auto.around(prepare(text, self.target.format).text)
+                whole = auto.around(rebound(prepare(text, self.target.format).text))
                 self._native.load(name, file, whole)
                 self._sources.append((name, file, whole, ()))
+
+    def _load_rebound(self, path: str, source: str, near: list[tuple[str, str]]) -> None:
+        """Load imported files with rebound values: a device that compiles by itself reads files as they are."""
+        found = imported(path, source, self._folders)
+        for name, file, text in found:
+            whole = rebound(text, (other for _, other in near))
+            if whole != text and name not in self._imported:
+                self._imported.add(name)
+                check_names(Path(file).stem, file, text)
+                self._native.load(name, file, whole)
+                self._sources.append((name, file, whole, ()))
+        files = {os.path.realpath(file) for _, file, _ in found}
+        self._unbound += (file for file, text in near if file not in files and rebound(text) != text)
+
+    def _check_files(self, text: str) -> None:
+        """Refuse derivatives of functions in included files on a device that compiles these as they are.
+
+        Raises
+        ------
+        UnsupportedError
+            If there are such files and the kernel has derivatives.
+        """
+        if self._unbound and has_derivatives(text):
+            raise UnsupportedError(
+                f"this device compiles included files by itself, and Slang 2026.12 gets derivatives in "
+                f"'{self._unbound[0]}' wrong. Import the file in place of including it, or use the device 'vulkan', "
+                "'cuda' or 'cpu'."
+            )
 
     def _conformance(self, interface: str, name: str, number: int) -> ComPtr:
         wanted, kind = self._find_type(interface, self._modules), self._find_type(name, self._modules)
@@ -437,6 +487,12 @@ class Session(CompilerSession):
         """Return all loaded modules, imported ones included; those of ``load_module`` come first."""
         every = (*self._modules.values(), *self._native.modules())
         return list({module.address: module for module in every}.values())
+
+    def _parts(self, module: ComPtr, path: str, opened: list[str]) -> list[ComPtr]:
+        """Return a loaded module and those that it imports; a module that Slang refused has no intermediate code."""
+        others = (other for other in self._native.modules() if other.address != module.address)
+        files = {other.address: (other, files_of(other)[:1]) for other in others}
+        return [module, *(other for other, first in files.values() if first != [path] and {*first} & {*opened})]
 
     def _may_use_groups(self, module: ComPtr) -> bool:
         """Return whether functions of a module that is not ours may use anything of a thread group."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.target import Target
+from slangpy_rt.slang.builds import warn_of_build
 
 if TYPE_CHECKING:
     from slangpy_rt.slang.auto_import import AutoImport
@@ -28,6 +29,8 @@ def new_session(
 ) -> CompilerSession:
     """Open a compiler session; the first one starts the compiler's process.
 
+    A build of the compiler that was not tested is warned of, once.
+
     Parameters
     ----------
     target, search_paths, defines, auto_import
@@ -42,10 +45,17 @@ def new_session(
     if compiler is None:
         from slangpy_rt.slang.session import Session
 
-        return Session(_library(), target, search_paths, defines, auto_import)
-    from slangpy_rt.slang.remote_session import RemoteSession
+        session: CompilerSession = Session(_library(), target, search_paths, defines, auto_import)
+    else:
+        from slangpy_rt.slang.remote_session import RemoteSession
 
-    return RemoteSession(compiler, target, search_paths, defines, auto_import)
+        session = RemoteSession(compiler, target, search_paths, defines, auto_import)
+    try:
+        warn_of_build(session.build_tag)
+    except Warning:  # where warnings are errors
+        session.close()
+        raise
+    return session
 
 
 @lru_cache(maxsize=1)

@@ -5,13 +5,13 @@ No module is loaded here.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.paths import resolved
 from slangpy_rt.slang.auto_import import AutoImport
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.text import RESERVED, blank, declared, reserved
@@ -62,7 +62,7 @@ def is_ours(path: Path) -> bool:
 @lru_cache(maxsize=256)
 def _is_our_folder(path: str) -> bool:
     # The folder is compared, because a user's folder may hold a file with the same name.
-    return os.path.realpath(path) == os.path.realpath(shader_directory())
+    return resolved(path) == resolved(shader_directory())
 
 
 def needs_library(text: str, form: str) -> bool:

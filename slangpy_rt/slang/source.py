@@ -9,13 +9,14 @@ import hashlib
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import BindError, CompileError
+from slangpy_rt.core.paths import resolved, working_directory
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import (
     Compiled,
@@ -28,9 +29,17 @@ from slangpy_rt.core.types import (
     from_json,
     to_json,
 )
+from slangpy_rt.slang.code_digest import code_digest
 from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.file_states import FileStates
-from slangpy_rt.slang.files import Places, checked, first_file, read_source, working_directory
+from slangpy_rt.slang.files import (
+    Places,
+    checked,
+    decoded,
+    first_file,
+    read_file,
+    read_source,
+)
 from slangpy_rt.slang.linked_text import check_macros, with_macros
 from slangpy_rt.slang.locate import compiler_version, shader_directory, shaders
 from slangpy_rt.slang.text import blank, undefining
@@ -43,9 +52,6 @@ Defines = tuple[tuple[str, str], ...]
 # A module's path, text (None for that of the file), macros and constants, and the recipes of linked modules.
 Recipe = tuple[str, "str | None", Defines, dict[str, Any], tuple[Any, ...]]
 
-# A number in the cache key of a module's declarations. It has to be raised when the same text gives other
-# declarations, or becomes another text for the compiler.
-_REFLECTION = 17
 # A module whose files are written while Slang reads them is loaded again: the number of attempts, and the pause
 # after each, in seconds.
 _TRIES, _PAUSE = 10, 0.02
@@ -99,7 +105,7 @@ class Source:
         The module's declarations.
     digest : str
         A digest that differs whenever the text, a file that it includes or imports, a define, a constant, a linked
-        module or the compiler differs.
+        module, the compiler or this package's code differs.
     """
 
     def __init__(
@@ -144,7 +150,7 @@ class Source:
         self._found: dict[tuple[str, ...], Any] = {}
         self._lock = threading.Lock()
         key = cache.key(
-            *("module", _REFLECTION, self.name, path, self.text, self._search_paths, defines, compiler_version()),
+            *("module", code_digest(), self.name, path, self.text, self._search_paths, defines, compiler_version()),
             target.format,
             target.entry,
             target.flags,
@@ -162,7 +168,7 @@ class Source:
         self.info: ModuleInfo = info
         self._exports: dict[str, str] = dict(kv for source in self._linked for kv in source._exports.items())
         self._exports |= export_constants(f"module '{self.name}'", self.constants, constants or {})
-        self.digest: str = cache.key(key, info.dependencies, shaders().digest, tuple(self._exports.values()))
+        self.digest: str = cache.key(key, info.dependencies, tuple(self._exports.values()))
 
     @cached_property
     def imports(self) -> tuple[str, ...]:
@@ -296,6 +302,16 @@ class Source:
         file = str(Path(shaders().library).with_name(f"{name}.slang"))
         return any(path == file for source in (*self._linked, self) for path, _ in source.info.dependencies)
 
+    def texts(self) -> dict[str, str]:
+        """Return the texts of the module, of linked modules, and of the files that they are made of, by path."""
+        found: dict[str, str] = {}
+        for one in (self, *self._linked):
+            found.setdefault(one.path, one.text)
+            for path, _ in one.info.dependencies:
+                if path not in found and Path(path).is_file():
+                    found[path] = decoded(f"'{path}'", read_file(path))
+        return found
+
     def changed(self) -> bool:
         """Return whether a file of this module or a linked one has other contents than when it was loaded."""
         return any(source._files.changed() for source in (*self._linked, self))
@@ -379,11 +395,13 @@ class Source:
         if entry is None:
             return None
         try:
-            info: ModuleInfo = from_json(entry.meta["info"])
+            info = from_json(entry.meta["info"])
+            if not isinstance(info, ModuleInfo):
+                return None
             files = self._states(info, 0)
-        except (KeyError, TypeError, ValueError):
-            return None
-        if files.changed():
+            if files.changed():
+                return None
+        except _FORGED:
             return None
         self._files = files
         return info
@@ -400,14 +418,30 @@ class Source:
             entry = self._cache.get(disk)
             try:
                 value = from_json(entry.meta["found"]) if entry else ...
-            except (KeyError, TypeError):
+            except _FORGED:
                 value = ...
-            if value is ...:
+            if value is ... or not _ANSWERS[what](value):
                 value = getattr(self.session(), what)(self.name, *names)
                 title = f"{self.name}: {' '.join(key)}"
                 self._cache.put(disk, {"kind": "lookup", "title": title, "found": to_json(value)}, b"")
             self._found[key] = value
         return self._found[key]
+
+
+# What a bundle or a file with a valid checksum may make of the reading of an entry.
+_FORGED = (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
+
+
+def _are_signatures(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(item, FunctionSig) for item in value)
+
+
+# Tests of what the compiler answers to each question.
+_ANSWERS: dict[str, Callable[[Any], bool]] = {
+    "functions": _are_signatures,
+    "type": lambda value: value is None or isinstance(value, (StructInfo, SlangType)),
+    "conforms": lambda value: isinstance(value, bool),
+}
 
 
 def source_of(recipe: Recipe, cache: DiskCache, target: Target, include_paths: tuple[str, ...]) -> Source:
@@ -438,7 +472,7 @@ def _module_name(name: str) -> str:
 def _check_unchanged(source: Source, fresh: ModuleInfo) -> None:
     """Refuse a module whose files changed since `source` was created: results would be cached under an old key."""
     known: ModuleInfo | None = getattr(source, "info", None)
-    own = str(Path(source.path).resolve())  # the module's own text is in memory, so its file may differ
+    own = resolved(source.path)  # the module's own text is in memory, so its file may differ
     files = set(known.dependencies) ^ set(fresh.dependencies) if known else set()
     changed = sorted(path for path, _ in files if path != own)
     if changed:

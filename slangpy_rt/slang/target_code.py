@@ -10,13 +10,18 @@ from collections.abc import Callable, Iterable
 
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import NESTING, Target
-from slangpy_rt.slang.cpp_functions import lacking_function, with_functions
-from slangpy_rt.slang.cpp_half import with_half
-from slangpy_rt.slang.cpp_lanes import with_lanes
+from slangpy_rt.slang.corrections.cuda_textures import refuse_methods
+from slangpy_rt.slang.corrections.emission import Emission
+from slangpy_rt.slang.corrections.empty_functions import EMPTY_FUNCTIONS
+from slangpy_rt.slang.corrections.hlsl_doubles import HLSL_DOUBLES
+from slangpy_rt.slang.corrections.hlsl_pointers import refuse_pointers
+from slangpy_rt.slang.corrections.narrow_integers import with_hlsl_negatives
+from slangpy_rt.slang.corrections.prelude_functions import lacking_function
+from slangpy_rt.slang.corrections.rounded_constants import HLSL_CONSTANTS, check_constants
+from slangpy_rt.slang.corrections.spirv_integers import SPIRV_BIT_FIELDS, lacking_integer, with_negatives
+from slangpy_rt.slang.corrections.spirv_math import lacking_double, rounded_double
+from slangpy_rt.slang.corrections.table import rewritten
 from slangpy_rt.slang.cpp_textures import with_textures
-from slangpy_rt.slang.cuda_calls import with_calls
-from slangpy_rt.slang.cuda_textures import NO_METHOD, lacking_method, with_cuda_textures
-from slangpy_rt.slang.division import with_division
 from slangpy_rt.slang.emitted import (
     breaks,
     calls_printf,
@@ -26,20 +31,11 @@ from slangpy_rt.slang.emitted import (
     reads_parameters,
     sampling_method,
     uses_bytes,
-    uses_pointers,
     uses_resources,
     with_heap,
-    zeroed,
 )
-from slangpy_rt.slang.hlsl_doubles import narrows_double
-from slangpy_rt.slang.narrow_integers import with_hlsl_negatives, with_narrow_integers
-from slangpy_rt.slang.rounded_constants import lacking_constant
 from slangpy_rt.slang.spirv_addresses import takes_address
-from slangpy_rt.slang.spirv_integers import lacking_fields, lacking_integer, with_integers, with_negatives
 from slangpy_rt.slang.spirv_locals import local_bytes
-from slangpy_rt.slang.spirv_math import lacking_double, rounded_double, with_doubles
-from slangpy_rt.slang.spirv_zeros import with_zeros
-from slangpy_rt.slang.swizzled_stores import with_swizzled_stores
 from slangpy_rt.slang.text import blank, deepest, longest_chain
 
 # The longest chain of statements nested without brackets. Slang's time grows with its square: 2.2 s for 5000 nested
@@ -78,17 +74,7 @@ _BREAKS = (
     "the function calls debugBreak(), which ends the process or the kernel where no debugger runs. Leave it out, or "
     "print values with printf."
 )
-_NO_POINTERS = "the function uses {used}; this device has no pointers. Pass arrays as RWTensor or RWStructuredBuffer."
 _NO_BYTES = "the function uses {used}; HLSL has no 8-bit integers. Use wider ones."
-_NARROWED = (
-    "the function uses {used} of double, which HLSL has for floats alone. Use float, or a device of type vulkan, "
-    "cuda or cpu."
-)
-_ROUNDED = (
-    "the function uses {used} of double, in which Slang rounds a constant to float, and this device compiles by "
-    "itself, so that ours cannot be put there. Use float, or a device of type vulkan, cuda or cpu."
-)
-_NOTHING = "the function uses {used}, for which Slang writes nothing in {form}. Run it on a device of another type."
 _NO_DOUBLE = (
     "the function uses {used} of double, which SPIR-V has for half and float alone, and this device compiles by "
     "itself, so that ours cannot be put there. Use float, or a device of type vulkan, cuda or cpu."
@@ -97,10 +83,6 @@ _NO_INTEGER = (
     "the function uses {used}, for which Slang emits an instruction of other types, and this device compiles by "
     "itself. Write x * y + z for mad, leave the abs out, firstbitlow(uint(x)) for firstbitlow(x), and vectors for a "
     "matrix; or use a device of type vulkan, cuda or cpu."
-)
-_NO_FIELDS = (
-    "the function uses {used}, which SPIR-V for Vulkan has for 32 bits alone, of numbers of 64 bits or of vectors of "
-    "8 or 16 bits. Shift and mask the number instead, or use a device of type cuda or cpu."
 )
 _NO_FUNCTION = (
     "the function uses {used} of a type for which Slang's CUDA lacks it or takes another type (functions of 8 and 16 "
@@ -161,24 +143,24 @@ def checked(code: bytes, target: Target, name: str, texts: Iterable[str] = (), k
         if "fetch" in used:
             raise UnsupportedError(_NO_LINES)
         raise UnsupportedError((_NO_GRADIENTS if "Grad" in used else _NO_LEVEL).format(used=used))
-    if textures and form == "cuda" and (used := lacking_method(code)):
-        raise UnsupportedError(NO_METHOD.format(used=used))
+    emission = Emission(form, _nothing)
+    if textures and form == "cuda":
+        refuse_methods(code, emission)
     if breaks(code, form):
         raise UnsupportedError(_BREAKS)
-    if by_handle and (used := uses_pointers(code, form)):
-        raise UnsupportedError(_NO_POINTERS.format(used=used))
-    if by_handle and form == "hlsl" and (used := uses_bytes(code)):
-        raise UnsupportedError(_NO_BYTES.format(used=used))
-    if by_handle and form == "hlsl" and (used := narrows_double(code)):
-        raise UnsupportedError(_NARROWED.format(used=used))
-    if by_handle and form == "hlsl" and (used := lacking_constant(code)):
-        raise UnsupportedError(_ROUNDED.format(used=used))
-    if form in ("hlsl", "metal") and (used := has_no_body(code, form)):
-        raise UnsupportedError(_NOTHING.format(used=used, form=form))
+    if by_handle:
+        refuse_pointers(code, emission)
+    if by_handle and form == "hlsl":
+        if used := uses_bytes(code):
+            raise UnsupportedError(_NO_BYTES.format(used=used))
+        HLSL_DOUBLES.applies(code, emission)
+        HLSL_CONSTANTS.applies(code, emission)
+    if form in ("hlsl", "metal"):
+        EMPTY_FUNCTIONS.applies(code, emission)
     if calls_printf(code, form):
         raise CompileError(f"Slang could not compile {name} for {form}:\n{_OWN_PRINTF}")
-    if form == "spirv" and (used := lacking_fields(code)):
-        raise UnsupportedError(_NO_FIELDS.format(used=used))
+    if form == "spirv":
+        SPIRV_BIT_FIELDS.applies(code, emission)
     if form == "spirv" and (size := local_bytes(code)) > _LARGEST_LOCALS:
         raise UnsupportedError(_LARGE.format(size=size, most=_LARGEST_LOCALS))
     if form == "spirv" and takes_address(code):
@@ -220,17 +202,16 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
         Whether the modules may have static variables that are not ``const``.
     """
     if form == "spirv":
-        code = with_zeros(code) if statics else code
-        code = with_heap(with_negatives(with_integers(with_doubles(code, double_math))))
-    elif form == "cuda":
-        code = with_functions(with_narrow_integers(with_cuda_textures(code), form), form)
-        code = with_calls(with_swizzled_stores(zeroed(code), form))
+        code = with_negatives(with_heap(code))
     elif form == "hlsl":
         code = with_hlsl_negatives(code)
     elif form == "cpp":
-        code = with_swizzled_stores(with_functions(with_narrow_integers(with_textures(code), form), form), form)
-        return with_lanes(with_half(with_division(code, form)))
-    return with_division(code, form)
+        code = with_textures(code)
+    return rewritten(code, Emission(form, double_math, statics))
+
+
+def _nothing() -> bytes:
+    raise AssertionError("no refusal needs the functions of double")
 
 
 def check_depth(found: int, what: str, most: int = NESTING) -> None:
@@ -323,8 +304,8 @@ def _check_complete(code: bytes, form: str) -> None:
     """Refuse code that needs the corrections of ``completed``, for a device that compiles Slang text itself."""
     if form == "spirv" and (used := lacking_double(code)):
         raise UnsupportedError(_NO_DOUBLE.format(used=used))
-    if form == "spirv" and (used := rounded_double(code)):
-        raise UnsupportedError(_ROUNDED.format(used=used))
+    if form == "spirv":
+        check_constants(rounded_double(code))
     if form == "spirv" and (used := lacking_integer(code)):
         raise UnsupportedError(_NO_INTEGER.format(used=used))
     if form == "cuda" and (used := lacking_function(code)):

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from slangpy_rt.slang.brackets import matching
 from slangpy_rt.slang.core_functions import may_declare, ranked
-from slangpy_rt.slang.kept_gradients import SAME, kept_gradients
 from slangpy_rt.slang.parameter_blocks import as_uniforms
 from slangpy_rt.slang.static_numbers import NUMBERS, bare_statics
 
@@ -158,12 +157,10 @@ def prepare(text: str, form: str) -> Prepared:
         for _, behind in _declarators(code, at, end):
             edits.append((behind, behind, f" = {_zero(code, at, end, behind).replace(ZERO, function)}"))
     edits += [e for head in declarations(code) if may_declare(code) and (e := ranked(code, *head))]
-    edits += kept_gradients(code, declarations(code), same := f"{RESERVED}same_{zlib.crc32(text.encode()):08x}")
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     for mark, attribute in ((THREADS, _ATTRIBUTE), (STAGE, _STAGE_ATTRIBUTE)) if declared else ():
         text += attribute if f"{mark}(" in text else ""
-    text += SAME.format(name=same) if any(same in new for _, _, new in edits) else ""
     text += _ZERO_TEXT.replace(ZERO, function) if any(function in new for _, _, new in edits) else ""
     return Prepared(text, semantics, tuple(uniforms))
 

@@ -51,6 +51,8 @@ def copy(device: DeviceCore, image: Image, level: int, layer: int, buffer: Buffe
     """Queue a copy between one layer of a level and a buffer."""
     device.check_open()
     backend = images_of("Texture", device)
+    for observer in device.observers:
+        observer.writes("a copy of texels", (image if into else buffer,))
     if not device.ordered:
         backend.copy_image(image, level, layer, buffer, offset, into)
         return

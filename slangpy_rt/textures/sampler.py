@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from math import inf, isfinite
 from typing import Any
 
+import numpy as np
+
 from slangpy_rt.arrays.layout import Laid, interned
 from slangpy_rt.backends.images import Images, SamplerDesc
 from slangpy_rt.core.checks import short_tracebacks, whole
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.wording import in_words, meant
 from slangpy_rt.runtime.core import DeviceCore, a_device
+from slangpy_rt.runtime.pickling import reads
 
 FILTERS = ("linear", "nearest")
 MIPS = ("linear", "nearest", "none")
@@ -85,12 +88,18 @@ class Sampler(Laid):
 
     def __reduce__(self) -> tuple[Any, ...]:
         d = self.desc
-        return Sampler, (self.device, d.filter, d.wrap, d.mip, d.anisotropy, d.border, d.bias, d.least, d.most)
+        return _again, (self.device, d.filter, d.wrap, d.mip, d.anisotropy, d.border, d.bias, d.least, d.most)
 
     def __repr__(self) -> str:
         d = self.desc
         wrap = repr(d.wrap[0]) if len(set(d.wrap)) == 1 else repr(d.wrap)
         return f"Sampler({self.device.name!r}, filter={d.filter!r}, wrap={wrap}, mip={d.mip!r})"
+
+
+@reads("a sampler")
+def _again(device: DeviceCore, *values: Any) -> Sampler:
+    """Return a sampler that was pickled."""
+    return Sampler(device, *values)
 
 
 class SamplerLayout:
@@ -193,8 +202,11 @@ def _one(where: str, name: str, value: Any, known: tuple[str, ...]) -> str:
 
 
 def _real(where: str, name: str, value: Any) -> float:
+    # NumPy 1.25 to 2.3 convert an array of one element with a DeprecationWarning, and complex numbers with another.
+    is_array = isinstance(value, np.ndarray) and value.ndim > 0
+    refused = is_array or isinstance(value, (str, bytes, np.complexfloating))
     try:
-        found = float(value) if not isinstance(value, (str, bytes)) else inf
+        found = inf if refused else float(value)
     except (TypeError, ValueError, OverflowError):
         found = inf
     if not isfinite(found):

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import slangpy_rt as spy
+from slangpy_rt.arguments.containers import container
 from slangpy_rt.backends import names
 from slangpy_rt.core.cache_entry import EntryInfo
 from slangpy_rt.core.checks import path
@@ -29,7 +30,7 @@ from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.dtypes import atomic_of, element_type, storage
 from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.core.shapes import as_shape
-from slangpy_rt.core.types import Param, SlangType
+from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.tools.doctor import doctor
 from slangpy_rt.tools.editor import editor
@@ -96,7 +97,9 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     command(commands, "info", info, "devices, compilers and the kernel cache of this machine")
-    command(commands, "doctor", doctor, "try every device, and say what to install to get more of them")
+    page = command(commands, "doctor", doctor, "try every device, and say what to install to get more of them")
+    page.add_argument("--compiler", action="store_true",
+                      help="try which corrections of this build of the Slang compiler are needed")  # fmt: skip
 
     cache = commands.add_parser("cache", help="look into the kernel cache, empty it, carry it elsewhere")
     cache.set_defaults(run=partial(_help, cache))
@@ -167,14 +170,22 @@ def _cache_list(args: argparse.Namespace) -> int:
     rows = [("key", "kind", "device", "size", "age", "title")]
     now = time.time()
     for e in entries:
-        title = " ".join(str(e.meta.get("title", "")).split())
-        rows.append(
-            (e.key[:12], e.kind, str(e.meta.get("device", "")), size_text(e.nbytes), _age(now - e.created), title)
+        kind, device, title = (
+            _printable(text) for text in (e.kind, e.meta.get("device", ""), e.meta.get("title", ""))
         )
+        rows.append((e.key[:12], kind, device, size_text(e.nbytes), _age(now - e.created), title))
     widths = [max(len(row[k]) for row in rows) for k in range(5)]
     for row in rows:
         print("  ".join([*(text.ljust(w) for text, w in zip(row, widths, strict=False)), row[5]]).rstrip())
     return 0
+
+
+def _printable(value: Any) -> str:
+    """Return text from an entry, which a bundle brought, on one line and without what a terminal would obey."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode()
+        for c in " ".join(str(value).split())
+    )
 
 
 def _cache_verify(args: argparse.Namespace) -> int:
@@ -203,7 +214,7 @@ def _cache_show(args: argparse.Namespace) -> int:
     files: dict[str, bytes] = {}
     text = meta.pop("text", None)
     if isinstance(text, str):
-        files["kernel.slang"] = text.encode()
+        files["kernel.slang"] = text.encode("utf-8", "backslashreplace")
     if entry.payload:
         files[_BINARIES.get(str(meta.get("device")), _PROGRAM)] = entry.payload
     files["meta.json"] = json.dumps(meta, indent=2).encode()
@@ -249,7 +260,7 @@ def _explain(args: argparse.Namespace) -> int:
         for overload in function.overloads:
             print(overload)
         if args.args is None:
-            values = [_example(param) for param in function.overloads[0].params]
+            values = [_example(param.type) for param in function.overloads[0].params]
         else:
             values = [_value(text) for text in args.args]
         if isinstance(function, spy.Kernel):
@@ -265,13 +276,20 @@ def _module(device: spy.Device, file: Path) -> spy.Module:
         return spy.Module.load_from_file(device, file)
 
 
-def _example(param: Param) -> Any:
-    """Make an array of 1024 elements, or a small one for a parameter that takes a whole array."""
-    if param.type.kind == "struct" and len(param.type.arguments) == 2:
-        element, rank = param.type.arguments
-        if isinstance(element, SlangType) and isinstance(rank, int):
-            return _array(atomic_of(element) or element, (4,) * rank)
-    return _array(param.type, (1024,))
+def _example(type_: SlangType) -> Any:
+    """Make an array of 1024 elements, or a small one for a parameter that takes a whole array.
+
+    A struct with whole arrays, of which there is no array, becomes a dict of examples of its fields.
+    """
+    whole = container(type_)
+    if whole is not None:
+        element, rank, _ = whole
+        return _array(atomic_of(element) or element, (4,) * rank)
+    if storage(type_) is None and type_.kind == "struct" and type_.fields:
+        return {field.name: _example(field.type) for field in type_.fields}
+    if storage(type_) is None and type_.kind == "array" and type_.element is not None:
+        return [_example(type_.element) for _ in range(type_.shape[0])]
+    return _array(type_, (1024,))
 
 
 def _value(text: str) -> Any:

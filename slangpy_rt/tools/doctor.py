@@ -14,7 +14,9 @@ import numpy as np
 
 import slangpy_rt as spy
 from slangpy_rt.core.config import CONFIG, read_config
+from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.locate import compiler_version
+from slangpy_rt.tools.canaries import compiler_verdicts, is_expected, rows
 from slangpy_rt.tools.machine import attempt, cache_rows, cxx, nvrtc, open_cache, print_rows
 
 _SOURCE = "float doctor(float x, float y) { return x * y + 1; }"
@@ -39,7 +41,12 @@ _PACKAGES = {
 
 
 def doctor(args: argparse.Namespace) -> int:
-    """Print the page; return 0 if a call is right on at least one device, else 1."""
+    """Print the page; return 0 if a call is right on at least one device, else 1.
+
+    With ``--compiler`` the page is the table of corrections, and 0 means that each has the state that is expected.
+    """
+    if args.compiler:
+        return _corrections()
     slangpy, numpy = _version("slangpy"), np.__version__
     print(f"slangpy_rt {spy.__version__} on {platform.system()} {platform.machine()}")
     print(f"Python {platform.python_version()}, NumPy {numpy}, slangpy {slangpy or 'missing'}\n\ndevices")
@@ -69,6 +76,15 @@ def doctor(args: argparse.Namespace) -> int:
         print_rows(2, [(name, f" {getattr(CONFIG, name)}") for name in changed])
     print(f"\n{_summary(working)}")
     return 0 if working else 1
+
+
+def _corrections() -> int:
+    library = Library(CONFIG.slang_lib)
+    print(f"Slang {library.build_tag}\n\ncorrections of what it writes")
+    found = compiler_verdicts(library)
+    for name, states in rows(found):
+        print(f"  {name:38}{states}")
+    return 0 if all(is_expected(each, library.build_tag) for each in found) else 1
 
 
 def _summary(working: list[str]) -> str:

@@ -24,7 +24,7 @@ from slangpy_rt.core.errors import BindError, CompileError, DeviceError, Unsuppo
 from slangpy_rt.core.formats import FORMATS
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import Param, SlangType
-from slangpy_rt.slang.cuda_textures import with_cuda_textures
+from slangpy_rt.slang.corrections.cuda_textures import with_cuda_textures
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
 from tests.conformance import test_texels, test_textures

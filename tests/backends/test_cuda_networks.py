@@ -14,7 +14,7 @@ from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version, parts
 from slangpy_rt.backends.null import NullBackend
 from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.errors import UnsupportedError
-from slangpy_rt.slang.cuda_calls import with_calls
+from slangpy_rt.slang.corrections.cuda_calls import with_calls
 from tests.depth import deep
 
 try:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.slang.division import with_division
+from slangpy_rt.slang.corrections.division import with_division
 from tests.depth import deep, one_in, sampled
 
 TYPES = {

@@ -44,6 +44,22 @@ def test_a_range_has_the_numbers_that_python_counts(module: spy.Module, values: 
         np.testing.assert_array_equal(module.one_u(values).to_numpy(), list(values))
 
 
+def test_numbers_beyond_32_bits(module: spy.Module) -> None:
+    """Ranges and grids for parameters of 64 bits, and for uint above 2^31."""
+    for values in (
+        range(2**31 - 2, 2**31 + 2), range(2**40, 2**40 - 3 * 2**35, -(2**35)), range(-(2**63), 2**63, 2**62),
+        range(-(2**31) - 1, -(2**31) + 2), range(2**63 - 1, 2**63), range(2**62, -(2**62), -(2**61)),
+    ):  # fmt: skip
+        assert module.one_wide(values).tolist() == list(values)
+    for values in (range(2**31 - 2, 2**31 + 2), range(2**32 - 1, 2**31, -(2**30)), range(2**32 - 1, 2**32)):
+        assert module.one_u(values).tolist() == list(values)
+    # A call that was prepared for small numbers is not taken for large ones.
+    assert module.one_wide(range(3)).tolist() == [0, 1, 2]
+    assert module.one_wide(range(2**33, 2**33 + 3)).tolist() == [2**33, 2**33 + 1, 2**33 + 2]
+    found = module.one_wide(spy.grid((3,), offset=2**40, stride=-(2**36)))
+    assert found.tolist() == [2**40, 2**40 - 2**36, 2**40 - 2**37]
+
+
 @pytest.mark.parametrize("values", [range(0), range(5, 5), range(3, 9, -1), range(2**40, 0)], ids=str)
 def test_an_empty_range_makes_an_empty_call(module: spy.Module, values: range) -> None:
     assert module.one(values).shape == (0,)
@@ -222,8 +238,11 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: spy.grid(()), "grid: a shape is made of whole numbers of at least 0, or -1, not ()."),
     (lambda: spy.grid(None), "grid: a shape is made of whole numbers of at least 0, or -1, not None."),  # type: ignore[arg-type]
     (lambda: spy.grid((2, 3), (1,)), "grid: offset (1,) has 1 numbers; the shape (2, 3) has 2."),
-    (lambda: spy.grid(3, stride=0.5), "grid: stride is made of whole numbers that fit an 'int', not 0.5."),  # type: ignore[arg-type]
-    (lambda: spy.grid(3, 2**31), "grid: offset is made of whole numbers that fit an 'int', not 2147483648."),
+    (lambda: spy.grid(3, stride=0.5), "grid: stride is made of whole numbers of at most 64 bits, not 0.5."),  # type: ignore[arg-type]
+    (
+        lambda: spy.grid(3, 2**64),
+        "grid: offset is made of whole numbers of at most 64 bits, not 18446744073709551616.",
+    ),
     (lambda: spy.wang_hash(dim=-3), "wang_hash: dim is a whole number of at least 1, or -1, not -3."),
     (lambda: spy.wang_hash(seed=-1), "wang_hash: seed is a whole number from 0 to 4294967295, not -1."),
     (lambda: spy.wang_hash(warmup=True), "wang_hash: warmup is a whole number from 0 to 4294967295, not True."),
@@ -271,9 +290,19 @@ CALLS: dict[str, tuple[Callable[[spy.Module], Any], str]] = {
         "int2 two(int2 x): argument 'x' is range(0, 2); it takes an 'int' parameter, not 'int2'.",
     ),
     "a range beyond int": (
-        lambda m: m.one_wide(range(2**31, 2**31 + 2)),
-        "int64_t one_wide(int64_t x): argument 'x' is range(2147483648, 2147483650), whose numbers go beyond those "
-        "of an 'int', -2147483648 to 2147483647.",
+        lambda m: m.one(range(2**31, 2**31 + 2)),
+        "int one(int x): argument 'x' is range(2147483648, 2147483650), whose numbers go beyond those of an 'int', "
+        "-2147483648 to 2147483647.",
+    ),
+    "a range beyond uint": (
+        lambda m: m.one_u(range(2**32, 2**32 + 2)),
+        "uint one_u(uint x): argument 'x' is range(4294967296, 4294967298), whose numbers go beyond those of a 'uint', "
+        "0 to 4294967295.",
+    ),
+    "a range beyond int64_t": (
+        lambda m: m.one_wide(range(2**63 - 1, 2**63 + 1)),
+        "int64_t one_wide(int64_t x): argument 'x' is range(9223372036854775807, 9223372036854775809), whose numbers "
+        "go beyond those of an 'int64_t', -9223372036854775808 to 9223372036854775807.",
     ),
     "a negative range for uint": (
         lambda m: m.one_u(range(2, -2, -1)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gc
 import pickle
 import threading
@@ -198,6 +199,191 @@ def test_calls_are_recorded(functions: spy.Module, operands: tuple[Any, ...], na
         np.testing.assert_allclose(got.grad.to_numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
+HOLDERS = """
+import slangpy_rt;
+import mlp;
+import sampling;
+import rays;
+struct Plain { DiffTensor<float, 1> table; int first; }
+struct Held : IDifferentiable { DiffTensor<float, 1> table; no_diff float k; }
+struct Pair : IDifferentiable { float x; float y; }
+interface IShape : IDifferentiable { [Differentiable] float area(float t); }
+struct Disc : IShape { float r; [Differentiable] float area(float t) { return r * r * t; } }
+[Differentiable] float plain(Plain h, no_diff int i) { return h.table[i + h.first] * h.table[i + h.first]; }
+[Differentiable] float held(Held h, no_diff int i) { return h.table[i] * h.table[i] * h.k; }
+[Differentiable] float area(IShape shape, float t) { return shape.area(t); }
+[Differentiable] float listed(float a[3]) { return a[0] * a[1] + a[2] * a[2]; }
+[Differentiable] float paired(Pair p) { return p.x * p.x * p.y; }
+[Differentiable] float seen(Image1 image, float2 uv, float level) { return image.sample(uv, level).x; }
+[Differentiable] float depth(Scene scene, float2 at)
+{
+    let ray = Ray(float3(at, -1), float3(0, 0, 1));
+    let hit = scene.trace(ray);
+    if (!hit.isHit)
+        return 0;
+    return scene.at(hit, ray).t;
+}
+struct Model
+{
+    HashGrid<2, 2, 2, 64, 2, 8> grid;
+    Network<4, 1, 8, 1> network;
+    [Differentiable] float at(float2 place) { return network.run(grid.encode(place))[0]; }
+}
+[Differentiable] float modelled(Model model, no_diff float2 place) { return model.at(place); }
+[Differentiable] float layered(MLP<2, 1> weights, no_diff float x[2]) { return weights.run(x)[0]; }
+int count() { return Network<4, 1, 8, 1>.count; }
+"""
+
+
+@dataclasses.dataclass
+class Both:
+    """A value of the struct ``Pair``."""
+
+    x: Any
+    y: Any
+
+
+@pytest.fixture
+def holders(device: spy.Device) -> Any:
+    """Functions whose parameters hold arrays."""
+    return spy.Module.load_from_source(device, "holders_on_a_tape", HOLDERS)
+
+
+INDEX = [0, 1, 1]
+HELD: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "a struct of arrays": (
+        lambda f, a, b: f.plain({"table": a, "first": 1}, INDEX),
+        lambda a, b: a[1] ** 2 + 2 * a[2] ** 2,
+    ),
+    "made on the tape": (
+        lambda f, a, b: f.held({"table": a * b, "k": 2.0}, INDEX),
+        lambda a, b: 2 * (a[0] * b[0]) ** 2 + 4 * (a[1] * b[1]) ** 2,
+    ),
+    "a field without a gradient": (
+        lambda f, a, b: f.held({"table": a, "k": b[0]}, INDEX),
+        lambda a, b: b[0].detach() * (a[0] ** 2 + 2 * a[1] ** 2),
+    ),
+    "an interface": (lambda f, a, b: f.area({"_type": "Disc", "r": a}, b), lambda a, b: a * a * b),
+    "a list for an array": (lambda f, a, b: f.listed([a, 2.0, b]), lambda a, b: 2 * a + b * b),
+    "a dataclass": (lambda f, a, b: f.paired(Both(a * b, b)), lambda a, b: (a * b) ** 2 * b),
+    "one array for a struct": (
+        lambda f, a, b: f.layered(a[:2].view((2, 1)), [[3.0, 4]]),
+        lambda a, b: a[0] * 3 + a[1] * 4,
+    ),
+}
+
+
+@sampled(3)
+@pytest.mark.parametrize("name", HELD)
+def test_what_holds_gradients(holders: Any, operands: tuple[Any, ...], name: str) -> None:
+    ours, theirs = HELD[name]
+    a, b, x, y = operands
+    with spy.grad_tape() as tape:
+        loss = ours(holders, a, b).sum()
+    tape.backward(loss)
+    theirs(x, y).sum().backward()
+    for got, of in ((a, x), (b, y)):
+        expected = np.zeros(5) if of.grad is None else of.grad.numpy()
+        np.testing.assert_allclose(got.grad.to_numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_of_a_grid_and_a_network(device: spy.Device, holders: Any) -> None:
+    """The change of the loss by a step along each gradient is the product of both, by differences."""
+    rng = np.random.default_rng(4)
+    starts = {"grid": rng.normal(0, 1, (2 * 64, 2)), "network": rng.normal(0, 0.5, holders.count())}
+    places = rng.random((32, 2), np.float32)
+
+    def model(moved: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "grid": spy.Tensor.from_numpy(device, moved["grid"].astype(np.float32)).with_grads(),
+            "network": spy.Tensor.from_numpy(device, moved["network"].astype(np.float32)).with_grads(),
+        }
+
+    given = model(starts)
+    with spy.grad_tape() as tape:
+        loss = holders.modelled(given, places).sum()
+    tape.backward(loss)
+    _, gradients = holders.modelled.value_and_grad(given, places)
+    for name, array in given.items():
+        gradient = array.grad.to_numpy().astype(float)
+        np.testing.assert_allclose(gradients["model"][name].to_numpy(), gradient, rtol=1e-4, atol=1e-5)
+        step = 1e-3 * gradient / np.linalg.norm(gradient)
+        ends = [
+            holders.modelled(model({**starts, name: starts[name] + way * step}), places)
+            .to_numpy()
+            .astype(float)
+            .sum()
+            for way in (1, -1)
+        ]
+        assert (ends[0] - ends[1]) / 2e-3 == pytest.approx(np.linalg.norm(gradient), rel=2e-2)
+
+
+@pytest.mark.parametrize("way", ["in place", "levels", "levels made on the tape", "sample"])
+def test_images(device: spy.Device, holders: Any, way: str) -> None:
+    """Weights of texels sum up to 1, and PyTorch interpolates as an Image of one level does."""
+    rng = np.random.default_rng(2)
+    start = rng.random((4, 6), np.float32)
+    uv = spy.Tensor.from_numpy(device, rng.uniform(0.2, 0.8, (5, 2)).astype(np.float32), "float2")
+    texels = spy.Tensor.from_numpy(device, start).with_grads()
+    with spy.grad_tape() as tape:
+        if way == "sample":
+            loss = spy.graphics.sample(spy.Image(texels * 3), uv).sum()
+        else:
+            image = spy.Image(texels * 3 if way[-4:] == "tape" else texels, mips=way != "in place")
+            loss = holders.seen(image, uv, 0.0 if way == "in place" else 0.75).sum()
+    tape.backward(loss)
+    # Without levels texels are used in place; with them the Image has a copy, which the tape knows if it made it.
+    own = image.texels if way == "levels" else texels
+    factor = 3 if way in ("sample", "levels made on the tape") else 1
+    assert own.grad.to_numpy().sum() == pytest.approx(5 * factor, 1e-5)
+    if way in ("in place", "sample"):
+        x = torch.tensor(start, requires_grad=True)
+        at = torch.from_numpy(uv.to_numpy())[None, None] * 2 - 1
+        torch.nn.functional.grid_sample(x[None, None], at, align_corners=False).sum().backward()
+        np.testing.assert_allclose(texels.grad.to_numpy(), factor * x.grad.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("made", ["before", "on the tape"])
+def test_scenes(device: spy.Device, holders: Any, made: str) -> None:
+    corners = np.float32([[-1, -1, 1], [3, -1, 1], [-1, 3, 2]])
+    near, far = (
+        spy.Tensor.from_numpy(device, corners + np.float32([0, 0, z]), "float3").with_grads() for z in (0, 3)
+    )
+    at = np.float32([[0, 0], [0.1, 0.2]])
+    scene = spy.Scene(device, [spy.Mesh(far, [[0, 1, 2]]), spy.Mesh(near, [[0, 1, 2]])])
+    with spy.grad_tape() as tape:
+        if made == "on the tape":
+            scene = spy.Scene(device, [spy.Mesh(far, [[0, 1, 2]]), spy.Mesh(near * 1.0, [[0, 1, 2]])])
+        loss = holders.depth(scene, spy.Tensor.from_numpy(device, at, "float2")).sum()
+    tape.backward(loss)
+    # The depth at a place is a mean of those of the corners, by the place's barycentric coordinates.
+    weights = np.stack([1 - (at[:, 0] + at[:, 1] + 2) / 4, (at[:, 0] + 1) / 4, (at[:, 1] + 1) / 4])
+    np.testing.assert_allclose(near.grad.to_numpy()[:, 2], weights.sum(1), rtol=1e-4)
+    np.testing.assert_array_equal(far.grad.to_numpy(), np.zeros((3, 3)))
+
+
+def test_stand_ins_are_told(holders: Any, device: spy.Device) -> None:
+    """``update_this`` is called once the gradients are there, as ``bwds`` does it."""
+
+    class Mine:
+        def __init__(self) -> None:
+            self.a = spy.Tensor.full(device, 3, 2.0).with_grads()
+            self.told: list[Any] = []
+
+        def get_this(self) -> Any:
+            return {"x": self.a, "y": 3.0}
+
+        def update_this(self, value: Any) -> None:
+            self.told.append(value["x"].grad.tolist())
+
+    mine = Mine()
+    with spy.grad_tape() as tape:
+        loss = holders.paired(mine).sum()
+    assert mine.told == []
+    tape.backward(loss)
+    assert mine.told == [[12.0] * 3]
+
+
 def test_vectors_bfloat16_and_structs(device: spy.Device) -> None:
     rows, numbers = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([2, 3], np.float32)
     v = spy.Tensor.from_numpy(device, rows, "float3").with_grads()
@@ -372,7 +558,7 @@ def test_what_is_refused(device: spy.Device, functions: spy.Module) -> None:
                 lambda: f.square(a, spy.Tensor.empty(device, 3)),
                 "it writes to y, and a GradTape records results",
             ),
-            (lambda: f.wave(a, np.ones(3, np.float32)), "a GradTape keeps arrays on the device alone"),
+            (lambda: f.paired(a, np.ones(3, np.float32)), "a GradTape keeps arrays on the device alone"),
             (
                 lambda: f.wave(a, 1.0, _result="numpy"),
                 "records new Tensors, and the result goes to 'numpy'",

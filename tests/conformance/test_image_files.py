@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -124,6 +126,102 @@ def test_damaged_files(device: spy.Device, tmp_path: Path, capfd: pytest.Capture
     with pytest.raises(spy.BindError, match="its check sums are wrong, so it is damaged"):
         spy.load_image(device, tmp_path / "a.png")
     assert capfd.readouterr() == ("", "")
+
+
+def test_sizes_are_checked_before_memory_is_taken(device: spy.Device, tmp_path: Path) -> None:
+    """A small file may say that it has any number of pixels."""
+    stored = codes(3, np.uint16)
+    head = lambda w, h: struct.pack(">IIBBBBB", w, h, 16, 2, 0, 0, 0)  # noqa: E731
+    whole, name = filtered(stored), tmp_path / "a.png"
+    for size in ((30000, 23000), (2**31 - 1, 2**31 - 1), (1, 178_956_971)):
+        many = size[0] * size[1]
+        crc = struct.pack(">I", zlib.crc32(b"IHDR" + head(*size)))
+        name.write_bytes(whole[:16] + head(*size) + crc + whole[33:])
+        with pytest.raises(spy.BindError) as caught:
+            spy.load_image(device, name)
+        assert str(caught.value) == (
+            f"load_image: cannot read '{name}': it has {size[0]} x {size[1]} pixels, and the limit is 178956970; "
+            f"pass max_pixels={many} if you trust it."
+        )
+        if size[0] == 30000:
+            tracemalloc.start()
+            with pytest.raises(spy.BindError, match="pixels are missing"):
+                spy.load_image(device, name, max_pixels=many)
+            with pytest.raises(spy.BindError, match="pixels are missing"):
+                spy.load_image(device, name, max_pixels=None)
+            assert tracemalloc.get_traced_memory()[1] < 1 << 22
+            tracemalloc.stop()
+    spy.save_image(tmp_path / "b.exr", stored.astype(np.float32))
+    data = bytearray((tmp_path / "b.exr").read_bytes())
+    at = data.index(b"dataWindow\0box2i\0") + 21
+    data[at : at + 16] = struct.pack("<4i", 0, 0, 99_999, 99_999)
+    (tmp_path / "c.exr").write_bytes(data)
+    with pytest.raises(spy.BindError, match="it has 100000 x 100000 pixels, and the limit is 178956970"):
+        spy.load_image(device, tmp_path / "c.exr")
+    spy.save_image(tmp_path / "d.jpg", np.zeros((4, 5, 3), np.uint8))
+    name.write_bytes(whole)
+    for file, many in ((name, 35), (tmp_path / "b.exr", 35), (tmp_path / "d.jpg", 20)):
+        assert spy.load_image(device, file, max_pixels=many).size == many
+        with pytest.raises(
+            spy.BindError, match=f"and the limit is {many - 1}; pass max_pixels={many} if you trust it"
+        ):
+            spy.load_image(device, file, max_pixels=many - 1)
+    with pytest.raises(spy.BindError, match=r"load_image: max_pixels is 0; a whole number from 1 to"):
+        spy.load_image(device, name, max_pixels=0)
+
+
+def test_chunks_of_png(device: spy.Device, tmp_path: Path) -> None:
+    """Chunks of any number and length: of no byte, of one byte, and one that says it has 2 GiB."""
+    stored = codes(3, np.uint16)
+    whole = filtered(stored)
+    chunk = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))  # noqa: E731
+    begin = whole.index(b"IDAT") - 4
+    packed = zlib.compress(zlib.decompress(whole[begin + 8 : begin + 58] + whole[begin + 70 : -16]))
+    parts = b"".join(chunk(b"IDAT", packed[k : k + 1]) + chunk(b"IDAT", b"") for k in range(len(packed)))
+    file = tmp_path / "a.png"
+    file.write_bytes(whole[:33] + chunk(b"tEXt", b"x") * 20000 + parts + chunk(b"IEND", b"") + b"rest")
+    found = spy.load_image(device, file, "raw").to_numpy()
+    np.testing.assert_array_equal(np.round(found * 65535).astype(np.uint16), stored)
+    file.write_bytes(whole[:33] + struct.pack(">I", 2**31) + b"tEXt" + whole[33:])
+    with pytest.raises(spy.BindError, match="it is damaged: it breaks off"):
+        spy.load_image(device, file)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no named pipes in folders")
+def test_pipes_and_devices(device: spy.Device, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.png"
+    os.mkfifo(pipe)
+    for path, told in (
+        (pipe, "it is no ordinary file"),
+        ("/dev/zero", "it is no ordinary file"),
+        (tmp_path, "no ordi"),
+    ):
+        with pytest.raises(spy.BindError, match=f"load_image: cannot read '.*{told}"):
+            spy.load_image(device, path)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".exr", ".jpg", ".tga"])
+def test_bytes_at_random(device: spy.Device, tmp_path: Path, suffix: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Whatever is cut off or changed, there is an image or a BindError."""
+    random, file = np.random.default_rng(11), tmp_path / f"a{suffix}"
+    spy.save_image(file, codes(3).astype(np.float32 if suffix == ".exr" else np.uint8))
+    whole = filtered(codes(3, np.uint16)) if suffix == ".png" else file.read_bytes()
+    for k in range(150):
+        data = bytearray(whole[: random.integers(len(whole)) + 1] if k % 4 == 0 else whole)
+        for at in random.integers(len(data), size=random.integers(1, 4)):
+            data[at] = random.integers(256)
+        if k % 2:  # with check sums that are right
+            at = 8
+            while suffix == ".png" and at + 12 + int.from_bytes(data[at : at + 4], "big") <= len(data):
+                end = at + 8 + int.from_bytes(data[at : at + 4], "big")
+                data[end : end + 4] = struct.pack(">I", zlib.crc32(data[at + 4 : end]))
+                at = end + 4
+        file.write_bytes(data)
+        try:
+            spy.load_image(device, file, max_pixels=10**6)
+        except spy.BindError as error:
+            assert str(error).startswith(f"load_image: cannot read '{file}': ")
+    capfd.readouterr()  # OpenEXR prints what it finds wrong.
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.graphics import mesh_files
 from tests.conformance._rays import Array, sphere
 
 CORNERS = [(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (1.0, 1.0, 0.0), (0.0, 1.0, 0.0), (-0.5, 0.5, 0.25)]
@@ -82,6 +85,32 @@ def test_ply(tmp_path: Path, form: str) -> None:
     assert found.tolist() == wanted
 
 
+def steps_of(form: str, sizes: int) -> int:
+    """Bytecodes that a PLY file with this many sizes of polygons takes, whatever the machine."""
+    faces = [tuple(range(3 + k % sizes)) for k in range(2000)]
+    data = ply(form, [tuple(c % len(CORNERS) for c in face) for face in faces])
+    count = 0
+
+    def counted(frame: Any, event: str, arg: Any) -> Any:
+        nonlocal count
+        count += 1
+        return counted
+
+    sys.settrace(counted)
+    try:
+        _, found = mesh_files.READERS[".ply"](data)
+    finally:
+        sys.settrace(None)
+    assert len(found) == sum(len(face) - 2 for face in faces)
+    return count
+
+
+@pytest.mark.parametrize("form", ["ascii", "binary_little_endian"])
+def test_many_sizes_of_polygons(form: str) -> None:
+    """As many steps for a hundred sizes as for two: the sum over sizes of all polygons was quadratic."""
+    assert steps_of(form, 100) < 1.1 * steps_of(form, 2)
+
+
 def test_obj(tmp_path: Path) -> None:
     text = "# \xe9 # two\nmtllib none.mtl\no one\n" + "".join(f"v {x} {y} {z} 1 0 0\n" for x, y, z in CORNERS)
     text += "vt 0 0\nvn 0 0 1\ns off\nusemtl none\n"
@@ -152,6 +181,8 @@ def test_damaged_files(tmp_path: Path) -> None:
         ("a.obj", obj + "f 0 1 2\n", "line 4 is 'f 0 1 2'"),
         ("a.obj", obj + "v 1 2\n", "line 4 is 'v 1 2'"),
         ("a.obj", obj + "f 1 2 x\n", "line 4 is 'f 1 2 x'"),
+        ("a.obj", obj + "f 1 2 99999999999999999999\n", "line 4 is 'f 1 2 99999999999999999999'"),
+        ("a.obj", obj + f"f 1 2 -{10**30}\n", f"line 4 is 'f 1 2 -{10**30}'"),
         ("a.obj", obj + "f 1 2 4\n", "triangle 0 has the corners [0, 1, 3]; there are 3, counted from 0"),
         ("a.obj", obj + "f -1 -2 -4\n", "triangle 0 has the corners [2, 1, -1]; there are 3, counted from 0"),
         ("a.stl", b"", "it is no STL file"),
@@ -164,6 +195,11 @@ def test_damaged_files(tmp_path: Path) -> None:
         with pytest.raises(spy.BindError) as caught:
             loaded(tmp_path / name, data)
         assert str(caught.value).startswith(f"Mesh.load: cannot read '{tmp_path / name}': {said}"), (name, said)
+    lists = (
+        b"ply\nformat ascii 1.0\nelement vertex 1\nproperty list uchar int x\nproperty float y\nproperty float z\n"
+    )
+    with pytest.raises(spy.BindError, match="the property x of its vertices is a list"):
+        loaded(tmp_path / "a.ply", lists + b"end_header\n1 1 2 3\n")
     # Whatever is cut off or changed, there is a mesh or a BindError.
     random = np.random.default_rng(0)
     whole = {"b.ply": packed, "c.ply": text, "d.obj": (obj + "f 1 2 3").encode(), "e.stl": stl(b"", triangles)}
@@ -178,10 +214,17 @@ def test_damaged_files(tmp_path: Path) -> None:
                 assert str(error).startswith("Mesh.load: cannot read ")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="no named pipes in folders")
 def test_paths(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.ply"
+    os.mkfifo(pipe)
     for path, said in (
-        (tmp_path / "none.ply", "there is no file"), (tmp_path, "there is no file"), (3, "path is 3 of type int"),
-    ):  # fmt: skip
+        (tmp_path / "none.ply", f"'{tmp_path / 'none.ply'}' does not exist; name another file."),
+        (tmp_path, f"'{tmp_path}' is no ordinary file; name another file."),
+        (pipe, f"'{pipe}' is no ordinary file; name another file."),
+        ("/dev/zero", "'/dev/zero' is no ordinary file; name another file."),
+        (3, "path is 3 of type int"),
+    ):
         with pytest.raises(spy.BindError) as caught:
             spy.Mesh.load(path)  # type: ignore[arg-type]
         assert str(caught.value).startswith(f"Mesh.load: {said}")

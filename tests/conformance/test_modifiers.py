@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.calls import callable as callable_module
 from tests.depth import deep, one_device, sampled
 
 # What these tests show does not depend on the device; --deep runs them on every one.
@@ -321,6 +324,40 @@ def test_a_prepared_call_keeps_the_parts_of_its_arguments(module: spy.Module, de
 # What modifiers are among each other.
 
 
+@sampled(4)
+@pytest.mark.parametrize("kind", ["Tensor", "view", "numpy", "slices", "torch"])
+@pytest.mark.parametrize("into", ["out", "_result"])
+def test_a_diagonal_keeps_the_rest_of_the_array(device: spy.Device, module: spy.Module, kind: str, into: str) -> None:
+    """``map((0, 0))`` writes to the diagonal alone, whatever the array lies in."""
+    host = np.arange(-20, 5, dtype=np.float32).reshape(5, 5)
+    tensor = spy.Tensor.from_numpy(device, host)
+    array: Any = {
+        "Tensor": tensor,
+        "view": tensor[1:4, 2:],
+        "numpy": host.copy(),
+        "slices": host.copy()[1:4, ::2],
+    }.get(kind)
+    if kind == "torch":
+        array = pytest.importorskip("torch").from_numpy(host.copy())
+
+    def held() -> Any:
+        return array if isinstance(array, np.ndarray) else array.numpy()
+
+    before = held().copy()
+    for turn in range(2):
+        x = np.arange(len(before), dtype=np.float32) + 10 * turn
+        if into == "out":
+            module.fill.map((0,), (0, 0))(x, array)
+        else:
+            module.copy.map((0,), _result=(0, 0))(x, _result=array)
+        np.fill_diagonal(before, x)
+        np.testing.assert_array_equal(held(), before)
+    if kind == "view":
+        around = tensor.to_numpy()
+        around[1:4, 2:] = host[1:4, 2:]
+        np.testing.assert_array_equal(around, host)
+
+
 def test_modifiers_of_modifiers(device: spy.Device, module: spy.Module) -> None:
     a, b = numbers(3), numbers(4)
     f = module.add.map((0,), (1,)).return_type(spy.Tensor).group_size((2, 2))
@@ -359,3 +396,21 @@ def test_a_function_describes_itself(module: spy.Module) -> None:
     assert module.along.signature == "float along(Ray r, float x)"
     assert module.scale.return_type_name == "float3"
     assert repr(module.along.map((0,))) == "<Slang function float along(Ray r, float x)>"
+
+
+def test_constants_that_change_are_forgotten(device: spy.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions for a thousand values of a constant are not all kept; the ones that a program holds stay right."""
+    monkeypatch.setattr(callable_module, "_MAX_VARIANTS", 4)
+    text = "extern static const int k = 1; float f(float x) { return k * x; }"
+    function = spy.Module.load_from_source(device, "forgotten_constants", text).f
+    held = function.constants({"k": 0})
+    assert function.constants({"k": 0}) is held
+    made = [weakref.ref(function.constants({"k": k})) for k in range(1, 40)]
+    made += [weakref.ref(function.map(x=(k % 30,)).constants({"k": [k, k + 1]})) for k in range(40)]
+    gc.collect()
+    assert sum(each() is not None for each in made) <= 8
+    assert held(2.0) == 0
+    assert function.constants({"k": 3})(2.0) == 6
+    again = function.constants({"k": 0})
+    assert again is not held
+    assert again(2.0) == 0

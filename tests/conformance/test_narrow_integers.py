@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from slangpy_rt.slang.narrow_integers import with_narrow_integers
+from slangpy_rt.slang.corrections.narrow_integers import with_narrow_integers
 from tests.conformance._narrow_integers import FUNCTIONS, OPERANDS, STRUCTS, TYPES
 from tests.depth import sampled
 

@@ -105,6 +105,26 @@ def test_several_outputs_structs_and_arrays(files: Files, kind: str) -> None:
     torch.testing.assert_close(found_a, w)
 
 
+def test_inputs_that_change_before_the_gradients(files: Files) -> None:
+    mix = files.load(MIX).mix.function(
+        outputs={"sum": "w", "product": "w", "copied": "w"}, threads=lambda a: a["w"].shape
+    )
+    a, b, c, d = (random(files, N) for _ in range(4))
+    w = files.on(torch.rand(N))
+    pair, more = {"a": a, "b": b, "k": 2.0}, [c, d]
+    total, product, _ = mix(pair, 3.0, w, more)
+    pair["a"] = more[0] = d
+    more.reverse()
+    loss = total.sum() + product.sum()
+    found = torch.autograd.grad(loss, (a, b, c, d), retain_graph=True)
+    wanted = torch.autograd.grad(((a + b * 3) * w + c + a * b * d).sum(), (a, b, c, d))
+    for mine, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, theirs)
+    w += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_a_function_in_a_graph(device: spy.Device, files: Files, dtype: torch.dtype) -> None:
     if dtype == torch.float16 and "half" not in device.caps.scalars:

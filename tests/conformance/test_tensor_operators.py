@@ -417,3 +417,30 @@ def test_plus_makes_a_new_tensor(device: spy.Device) -> None:
     made = +t
     t += 1
     np.testing.assert_array_equal(made.to_numpy(), 1)
+
+
+@sampled(4)
+@pytest.mark.parametrize("sign", BITWISE)
+def test_integers_without_a_common_type(device: spy.Device, sign: str, requires: Any) -> None:
+    """NumPy computes them in double, of which bits are not asked for."""
+    requires("uint64_t", "int64_t")
+    u, i = (spy.Tensor.from_numpy(device, np.arange(3, dtype=t)) for t in (np.uint64, np.int64))
+    names = {"&": "and", "|": "or", "^": "xor"}
+    for a, b, first, second in ((u, i, "uint64_t", "int64_t"), (i, u, "int64_t", "uint64_t")):
+        with pytest.raises(spy.BindError) as caught:
+            BITWISE[sign](a, b)
+        assert str(caught.value) == (
+            f"{names[sign]}: no integer type has all numbers of '{first}' and of '{second}'; convert one: "
+            "x.astype('int64_t')."
+        )
+    assert BITWISE[sign](u.astype("int64_t"), i).dtype.name == "int64_t"
+    with pytest.raises(spy.BindError, match="one operand has floating-point numbers"):
+        BITWISE[sign](u, spy.Tensor.ones(device, 3))
+
+
+def test_a_power_with_a_modulus(device: spy.Device) -> None:
+    x = spy.Tensor.full(device, 3, 5, "int")
+    assert pow(x, 2).tolist() == pow(x, 2, None).tolist() == [25] * 3
+    with pytest.raises(spy.BindError) as caught:
+        pow(x, 2, 3)
+    assert str(caught.value) == "pow: there is no power with a modulus; write x ** y % n."

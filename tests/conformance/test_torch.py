@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from _torch import module, same
 
 import slangpy_rt as spy
-from tests.depth import one_device
+from tests.depth import one_device, sampled
 
 __all__ = ["module"]  # the fixture
 
@@ -55,7 +56,7 @@ def test_calls_after_calls_are_told_apart(module: spy.Module) -> None:
             for _ in range(2):
                 x, y = kind()
                 if x.is_neg():
-                    with pytest.raises(spy.BindError, match="negative bit"):
+                    with pytest.raises(spy.BindError, match="memory does not hold its values"):
                         module.mul(x, y)
                     continue
                 got = module.mul(x, y)
@@ -261,3 +262,110 @@ def test_a_struct_that_is_one_array(device: spy.Device) -> None:
     got.sum().backward()
     same(w.grad, torch.tensor([2.0, 0.0, 12.0]))
     np.testing.assert_array_equal(module.at(w.detach().numpy(), k.numpy()), [9, 1, 9])
+
+
+def negated() -> torch.Tensor:
+    """The numbers -4, -5 and -6, in memory 4, 5 and 6: PyTorch negates them as it reads them."""
+    found = torch.complex(torch.zeros(3), torch.tensor([4.0, 5, 6])).conj().imag
+    assert found.is_neg()
+    return found
+
+
+COPIES: dict[str, Callable[[spy.Device, torch.Tensor], Any]] = {
+    "from_numpy": lambda d, x: spy.Tensor.from_numpy(d, x),
+    "from_numpy of an instance": lambda d, x: (made := spy.Tensor.zeros(d, 3), made.from_numpy(x))[0],
+    "copy_from": lambda d, x: (made := spy.Tensor.zeros(d, 3), made.copy_from(x))[0],
+    "NDBuffer": lambda d, x: (made := spy.NDBuffer(d, "float", 3), made.copy_from(x))[0],
+    "a texture": lambda d, x: spy.Texture.from_numpy(d, x[None]).to_numpy()[0],
+    "copy_from of a texture": lambda d, x: (
+        spy.Texture.from_numpy(d, np.zeros((1, 3), np.float32)).copy_from(x[None]).to_numpy()[0]
+    ),
+    "a vector": lambda d, x: spy.float3(x),
+}
+
+
+@sampled(4)
+@pytest.mark.parametrize("way", COPIES)
+def test_tensors_that_are_negated_as_they_are_read(device: spy.Device, way: str) -> None:
+    for x in (negated(), torch._neg_view(torch.tensor([4.0, 5, 6])), negated().requires_grad_().detach()):
+        assert np.asarray(COPIES[way](device, x)).tolist() == [-4, -5, -6]
+
+
+def test_memory_that_does_not_hold_the_values_is_not_shared(module: spy.Module) -> None:
+    """Neither a call nor ``from_dlpack`` takes such memory, also after a call of a tensor like it."""
+    device, x = module.device, negated()
+    plain = x.resolve_neg()
+    torch.testing.assert_close(module.mul(plain, 1.0), plain)
+    calls: list[Callable[[], Any]] = [
+        lambda: module.mul(x, 1.0),
+        lambda: module.mul(1.0, x),
+        lambda: module.mul(torch.ones(3, requires_grad=True), x),
+        lambda: module.mul(plain, 1.0, _result=torch._neg_view(torch.zeros(3))),
+        lambda: spy.matmul(x[None], torch.ones(3, 1)),
+    ]
+    if "zero_copy" in device.caps.features:
+        calls += [lambda: spy.Tensor.from_dlpack(device, x), lambda: spy.NDBuffer.from_dlpack(device, x)]
+        zeros = torch._efficientzerotensor(3)
+        calls += [lambda: spy.Tensor.from_dlpack(device, zeros)]
+    for call in calls:
+        with pytest.raises(spy.BindError, match="memory does not hold its values"):
+            call()
+    assert spy.Tensor.from_numpy(device, torch._efficientzerotensor(3)).tolist() == [0, 0, 0]
+    # Steps of drawing copy what is not dense.
+    for picture in (x[None, :, None], torch._neg_view(torch.tensor([[[4.0], [5], [6]]]))):
+        assert spy.graphics.sample(picture, torch.tensor([[0.5, 0.5]]), device=device).tolist() == [[-5]]
+
+
+def test_negative_strides_are_not_exported(device: spy.Device) -> None:
+    """PyTorch ends the process if DLPack brings some; NumPy's own protocol has them."""
+    numbers = np.arange(6, dtype=np.float32).reshape(2, 3)
+    t = spy.Tensor.from_numpy(device, numbers)
+    vectors = spy.Tensor.from_numpy(device, numbers, "float3")
+    exports: list[Callable[[Any], Any]] = [
+        torch.as_tensor, torch.asarray, torch.tensor, torch.from_dlpack, torch.utils.dlpack.from_dlpack,
+        np.from_dlpack, lambda x: x.__dlpack__(), lambda x: x.torch(),
+    ]  # fmt: skip
+    if "zero_copy" not in device.caps.features and device.name != "cuda":
+        with pytest.raises((BufferError, spy.UnsupportedError)):
+            torch.from_dlpack(t[::-1])
+        return
+    for view in (t[::-1], t[:, ::-1], vectors[::-1], t.astype("bfloat16")[::-1]):
+        for export in exports:
+            with pytest.raises(BufferError) as caught:
+                export(view)
+            assert str(caught.value) == (
+                f"{view.summary} has negative strides, which tensors of other libraries do not have; copy it with "
+                "copy() or to_numpy()."
+            )
+        assert not hasattr(view, "__cuda_array_interface__")
+    np.testing.assert_array_equal(torch.as_tensor(t[::-1].copy()).cpu().numpy(), numbers[::-1])
+    # Of one element, or none, the stride leads nowhere.
+    np.testing.assert_array_equal(torch.as_tensor(t[:1][::-1]).cpu().numpy(), numbers[:1])
+    assert torch.from_dlpack(t[:0, ::-1]).shape == (0, 3)
+    np.testing.assert_array_equal(t[:1][::-1].torch().cpu().numpy(), numbers[:1])
+    if "zero_copy" in device.caps.features:
+        np.testing.assert_array_equal(np.asarray(t[::-1]), numbers[::-1])
+        np.testing.assert_array_equal(t[::-1].host_view(), numbers[::-1])
+        np.testing.assert_array_equal(spy.Tensor.from_dlpack(device, t[::-1]).to_numpy(), numbers[::-1])
+        np.testing.assert_array_equal(torch.from_dlpack(t[::-1], copy=True).numpy(), numbers[::-1])
+
+
+def test_messages_are_of_pytorch(device: spy.Device) -> None:
+    module = spy.Module.load_from_source(
+        device, "of_pytorch", "uint u(uint a) { return a; } float f(float a) { return a; }"
+    )
+    for call, message in (
+        (
+            lambda: module.u(torch.arange(3)),
+            "uint u(uint a): argument 'a' is a torch tensor of torch.int64 and shape (3,) on cpu, which does not "
+            "convert to 'uint'; pass tensor.to(torch.uint32).",
+        ),
+        (
+            lambda: module.f(torch.ones(3), _result=torch.ones(3, dtype=torch.float64)),
+            "float f(float a): _result is a torch tensor of torch.float64 and shape (3,) on cpu, which does not "
+            "convert to 'float'; it must be a tensor of torch.float32.",
+        ),
+    ):
+        with pytest.raises(spy.BindError) as caught:
+            call()
+        assert str(caught.value) == message

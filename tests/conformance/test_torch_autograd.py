@@ -417,3 +417,67 @@ def test_one_check_of_all_tensors_sees_what_changes_between_calls(module: spy.Mo
         found = torch.autograd.grad((square.T * weights).sum(), (x, y))
         torch.testing.assert_close(found[0], (weights.T.reshape(-1) * y * y).detach())
         check(x.reshape(4, 16), y.reshape(4, 16))
+
+
+PRODUCTS = """
+[Differentiable] float weighted(float a, float k) { return a * a * k; }
+[Differentiable] float squared(float3 a, float k) { return dot(a, a) * k; }
+[Differentiable] float3 scaled(float3 a, float k) { return a * a * k; }
+[Differentiable] void put(float a, float k, out float to) { to = a * a * k; }
+"""
+# Shapes of which one has fewer dimensions and as many elements as the call, or the call has none.
+PAIRS = [
+    ((1,), ()), ((), (1,)), ((1, 1), ()), ((1, 1), (1,)), ((1, 2), (2,)), ((2,), (1, 2)), ((1, 2), (1,)),
+    ((0,), ()), ((0,), (1,)), ((0, 2), (2,)), ((1, 0), (0,)), ((1, 0), (0, 1)), ((0,), (2, 0)),
+]  # fmt: skip
+
+
+def check_products(f: spy.Function, name: str, a_shape: tuple[int, ...], k_shape: tuple[int, ...]) -> None:
+    vector = (3,) if name in ("squared", "scaled") else ()
+    given = [torch.rand((*a_shape, *vector)), torch.rand(k_shape)]
+    for needed in ((True, False), (False, True), (True, True)):
+        ours = [x.clone().requires_grad_(n) for x, n in zip(given, needed, strict=True)]
+        theirs = [x.double().requires_grad_(n) for x, n in zip(given, needed, strict=True)]
+        a, k = theirs
+        wanted = (a * a).sum(-1) * k if name == "squared" else a * a * (k[..., None] if vector else k)
+        if name == "put":
+            found = torch.empty(wanted.shape)
+            f(*ours, found)
+        else:
+            found = f(*ours)
+        assert found.shape == wanted.shape
+        found.sum().backward()
+        wanted.sum().backward()
+        for mine, other in zip(ours, theirs, strict=True):
+            assert (mine.grad is None) == (other.grad is None)
+            if mine.grad is not None:
+                torch.testing.assert_close(mine.grad, other.grad.float())
+
+
+@sampled(10)
+@pytest.mark.parametrize("a, k", PAIRS, ids=str)
+@pytest.mark.parametrize("name", ["weighted", "squared", "scaled", "put"])
+def test_batches_of_one_and_of_none(device: spy.Device, name: str, a: tuple[int, ...], k: tuple[int, ...]) -> None:
+    module = spy.Module.load_from_source(device, "batches_of_one", PRODUCTS)
+    check_products(getattr(module, name), name, a, k)
+
+
+@sampled(3)
+@pytest.mark.parametrize("size", [3, 1, 0])
+def test_maps(device: spy.Device, size: int) -> None:
+    """Of a diagonal the rest has a gradient of zero; each dimension may have one element, or none."""
+    f = spy.Module.load_from_source(device, "mapped_products", PRODUCTS).weighted
+    a, k = torch.rand(size, size).requires_grad_(), torch.rand(size).requires_grad_()
+    for _ in range(2):
+        a.grad = k.grad = None
+        found = f.map((0, 0))(a, k)
+        torch.testing.assert_close(found, a.diagonal() ** 2 * k)
+        found.sum().backward()
+        torch.testing.assert_close(a.grad, torch.diag(2 * a.diagonal() * k).detach())
+        torch.testing.assert_close(k.grad, a.detach().diagonal() ** 2)
+    b = torch.rand(2).requires_grad_()
+    f.map((1,), (0,))(b, k).sum().backward()
+    torch.testing.assert_close(b.grad, 2 * b.detach() * k.detach().sum())
+    row = torch.rand(1, size).requires_grad_()
+    f.map((0, 1), (0,))(row, torch.ones(1)).sum().backward()
+    torch.testing.assert_close(row.grad, 2 * row.detach())

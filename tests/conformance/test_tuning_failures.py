@@ -226,3 +226,37 @@ def test_damaged_entries_are_no_times(tmp_path: Path, meta: dict[str, Any]) -> N
     key = DiskCache.key("tuning", "damaged")
     cache.put(key, meta, b"")
     assert stored(cache, key, spy.Config({"K": 1})) is None
+
+
+@pytest.mark.parametrize("values", [[1, 2, 3], [2, 1, 3], [2, 3, 1]], ids=str)
+def test_macros_whose_text_is_refused_are_dropped(device: spy.Device, values: list[int]) -> None:
+    """As constants are whose kernel does not compile, wherever they stand in the list."""
+    text = """
+#if N == 2
+#error two is not supported
+#elif N == 3
+float other(float x) { return x; }
+#else
+float f(float x) { return x * N; }
+#endif
+float g(float x) { return x + N; }
+struct S { float a[N]; }
+"""
+    module = spy.Module.load_from_source(device, f"refused_{values}", text, defines={"N": values, "M": 1})
+    rows = module.g.timings(X)
+    assert sorted(row.config.N for row in rows) == [1, 2, 3]
+    assert {row.config.N for row in rows if row.dropped} == {2}
+    refused = next(row for row in rows if row.dropped)
+    assert refused is rows[-1]
+    assert refused.dropped.startswith(
+        f"Slang could not load module '{module.name}' from refused_{values}.slang: error["
+    )
+    np.testing.assert_allclose(module.g(X), X + rows[0].config.N)
+    with pytest.raises(spy.CompileError, match="two is not supported"):
+        spy.Module.load_from_source(device, "all_refused", text, defines={"N": [2, 2]})
+    if values[0] == 1:
+        rows = module.f.group_size([32, 64]).timings(X)
+        assert {row.config.N for row in rows if not row.dropped} == {1}
+        assert {row.dropped for row in rows if row.config.N == 3} == {"the module has no 'f' with N=3."}
+        np.testing.assert_allclose(module.f(X), X)
+        np.testing.assert_allclose(module.f.return_type("numpy")(X), X)

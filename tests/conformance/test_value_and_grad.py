@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.calls.callee import Callee
-from tests.depth import deep, one_device
+from tests.depth import deep, one_device, sampled
 
 # What these test depends little on the device.
 pytestmark = one_device
@@ -162,6 +163,173 @@ def test_structs(device: spy.Device, module: Any) -> None:
     value, gradients = module.swell.value_and_grad(waves, t)
     assert value.item() == pytest.approx(swell(*arrays), 1e-5)
     np.testing.assert_allclose(gradients["w"]["speed"].to_numpy(), wanted[0], 1e-4)
+
+
+HOLDERS = """
+import slangpy_rt;
+import mlp;
+import sampling;
+import rays;
+struct Plain { DiffTensor<float, 1> table; int first; }
+struct Held : IDifferentiable { DiffTensor<float, 1> table; float k; }
+struct Pair : IDifferentiable { float x; float y; }
+interface IShape : IDifferentiable { [Differentiable] float area(float t); }
+struct Disc : IShape { float r; [Differentiable] float area(float t) { return r * r * t; } }
+struct Curve : IShape { DiffTensor<float, 1> table; [Differentiable] float area(float t) { return t * table[1]; } }
+[Differentiable] float plain(Plain h, no_diff int i) { return h.table[i + h.first] * h.table[i + h.first]; }
+[Differentiable] float held(Held h, no_diff int i) { return h.table[i] * h.table[i] * h.k; }
+[Differentiable] float area(IShape shape, float t) { return shape.area(t); }
+[Differentiable] float listed(float a[3]) { return a[0] * a[1] + a[2] * a[2]; }
+[Differentiable] float structs(Pair a[2]) { return a[0].x * a[1].y; }
+[Differentiable] float paired(Pair p, float t) { return p.x * p.x * p.y * t; }
+[Differentiable] float length2(float3 v) { return dot(v, v); }
+[Differentiable] float scaled(float x, float y) { return x * x * y; }
+[Differentiable] float layer(MLP<2, 1> weights, float x[2]) { return weights.run(x)[0]; }
+[Differentiable] float seen(Image1 image, float2 uv, float level) { return image.sample(uv, level).x; }
+[Differentiable] float depth(Scene scene, float2 at)
+{
+    let ray = Ray(float3(at, -1), float3(0, 0, 1));
+    let hit = scene.trace(ray);
+    if (!hit.isHit)
+        return 0;
+    return scene.at(hit, ray).t;
+}
+[Differentiable] float writes(RWDiffTensor<float, 1> into, float x) { into[0] = x; return x; }
+"""
+
+
+@pytest.fixture
+def holders(device: spy.Device) -> Any:
+    return spy.Module.load_from_source(device, "holders_of_gradients", HOLDERS)
+
+
+@dataclasses.dataclass
+class Both:
+    """A value of the struct ``Pair``."""
+
+    x: Any
+    y: Any
+
+
+_T = np.array([1, 2, 3], np.float32)
+# A function, what it is called with, and the gradients; "t" stands for a Tensor of 1, 2, 3.
+GIVEN: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
+    "a struct of arrays": ("plain", ({"table": "t", "first": 1}, [0, 1, 1]), {"h": {"table": [0, 4, 12]}}),
+    "a differentiable struct of arrays": (
+        "held",
+        ({"table": "t", "k": 2.0}, [0, 1, 2]),
+        {"h": {"table": [4, 8, 12], "k": 14}},
+    ),
+    "an array of the host in a struct": (
+        "held",
+        ({"table": _T, "k": 2.0}, [0, 1, 2]),
+        {"h": {"table": [4, 8, 12], "k": 14}},
+    ),
+    "an interface": ("area", ({"_type": "Disc", "r": 2.0}, "t"), {"shape": {"r": 24}, "t": [4, 4, 4]}),
+    "an interface of an array": (
+        "area",
+        ({"_type": "Curve", "table": "t"}, 3.0),
+        {"shape": {"table": [0, 3, 0]}, "t": 2},
+    ),
+    "a list for an array": ("listed", ([1.0, 2.0, 3.0],), {"a": [2, 1, 6]}),
+    "a list of arrays": ("listed", (["t", 2.0, "t"],), {"a": [[2, 2, 2], 6, [2, 4, 6]]}),
+    "a tuple for an array": ("listed", ((1, 2, 3),), {"a": [2, 1, 6]}),
+    "an array of arrays": ("listed", (np.arange(6.0).reshape(2, 3),), {"a": [[1, 0, 4], [4, 3, 10]]}),
+    "a list of structs for an array": (
+        "structs",
+        ([{"x": 1.0, "y": 2.0}, {"x": 3.0, "y": 4.0}],),
+        {"a": [{"x": 4, "y": 0}, {"x": 0, "y": 1}]},
+    ),
+    "a list for the call": ("scaled", ([1.0, 2.0, 3.0], 2.0), {"x": [4, 8, 12], "y": 14}),
+    "lists that broadcast": ("scaled", ((1.0, 2.0), [[2.0], [3.0]]), {"x": [10, 20], "y": [[5], [5]]}),
+    "a list of vectors": ("length2", ([[1.0, 2, 3], [4, 5, 6]],), {"v": [[2, 4, 6], [8, 10, 12]]}),
+    "a number for a vector": ("length2", (2.0,), {"v": 12}),
+    "a vector of arrays": ("length2", (["t", "t", 2.0],), {"v": [[2, 4, 6], [2, 4, 6], 12]}),
+    "a vector by its components": (
+        "length2",
+        ({"x": 1.0, "y": "t", "z": 2.0},),
+        {"v": {"x": 6, "y": [2, 4, 6], "z": 12}},
+    ),
+    "a tuple for a struct": ("paired", ((2.0, 3.0), 1.0), {"p": {"x": 12, "y": 4}, "t": 12}),
+    "a dataclass": ("paired", (Both("t", 3.0), 1.0), {"p": {"x": [6, 12, 18], "y": 14}, "t": 42}),
+    "a list of structs for the call": (
+        "paired",
+        ([{"x": 1.0, "y": 2.0}, {"x": 3.0, "y": 4.0}], 1.0),
+        {"p": [(4, 1), (24, 9)], "t": 38},
+    ),
+    "a reference": ("scaled", (spy.floatRef(3), 2.0), {"x": 12, "y": 9}),
+    "a pair": ("scaled", (spy.diff_pair(3.0, 100.0), 2.0), {"x": 12, "y": 9}),
+    "a view of memory": ("scaled", (memoryview(_T), 2.0), {"x": [4, 8, 12], "y": 14}),
+    "an array without dimensions": ("scaled", (np.array(3.0), np.float32(2)), {"x": 12, "y": 9}),
+    "weights": (
+        "layer",
+        (np.float32([[1], [2]]), np.float32([[1, 2], [3, 4]])),
+        {"weights": [[4], [6]], "x": [[1, 2]] * 2},
+    ),
+}
+
+
+def plain(value: Any, device: Any = None) -> Any:
+    """Gradients as lists and numbers; with a device, arguments with Tensors for "t"."""
+    if isinstance(value, str) and device is not None:
+        return spy.Tensor.from_numpy(device, _T) if value == "t" else value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return type(value)(*[plain(getattr(value, f.name), device) for f in dataclasses.fields(value)])
+    if isinstance(value, dict):
+        return {name: plain(item, device) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)([plain(item, device) for item in value])
+    return value.tolist() if device is None and hasattr(value, "tolist") else value
+
+
+@sampled(8)
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_holds_gradients(device: spy.Device, holders: Any, name: str) -> None:
+    function, args, wanted = GIVEN[name]
+    _, gradients = getattr(holders, function).value_and_grad(*[plain(a, device) for a in args])
+    assert plain(gradients) == wanted
+
+
+def test_tensors_of_pytorch(holders: Any) -> None:
+    """In host memory they get gradients of PyTorch, where PyTorch asks for none itself."""
+    torch = pytest.importorskip("torch")
+    value, gradients = holders.scaled.value_and_grad(torch.arange(3.0), 2.0)
+    assert value == 10 and torch.equal(gradients["x"], torch.tensor([0.0, 4, 8]))
+    with pytest.raises(spy.BindError, match="that requires a gradient"):
+        holders.scaled.value_and_grad(torch.arange(3.0, requires_grad=True), 2.0)
+
+
+def test_what_functions_write_whole(device: spy.Device, holders: Any) -> None:
+    with pytest.raises(spy.BindError) as caught:
+        holders.writes.value_and_grad(spy.Tensor.zeros(device, 2), 1.0)
+    assert str(caught.value) == (
+        "writes.value_and_grad: float writes(RWDiffTensor<float, 1> into, float x) writes to into; use bwds for such "
+        "functions."
+    )
+
+
+def test_images_and_scenes(device: spy.Device, holders: Any) -> None:
+    """Their gradients are those of the texels, and of the positions of each mesh."""
+    rng = np.random.default_rng(2)
+    texels = spy.Tensor.from_numpy(device, rng.random((4, 4), np.float32)).with_grads()
+    uv = spy.Tensor.from_numpy(device, rng.random((5, 2), np.float32), "float2")
+    image = spy.Image(texels, mips=True)
+    _, gradients = holders.seen.value_and_grad(image, uv, 0.5)
+    holders.seen.bwds(image, uv, 0.5, _result=spy.diff_pair(None, 1.0))
+    image.backward()
+    assert gradients["image"]["texels"].shape == (4, 4)
+    np.testing.assert_allclose(gradients["image"]["texels"].to_numpy(), image.texels.grad.to_numpy(), atol=1e-6)
+    assert image.texels.grad.to_numpy().sum() == pytest.approx(5, 1e-5)
+    corners = np.array([[-1, -1, 1], [3, -1, 1], [-1, 3, 2]], np.float32)
+    near, far = (spy.Tensor.from_numpy(device, corners + np.float32([0, 0, z]), "float3") for z in (0, 3))
+    scene = spy.Scene(device, [spy.Mesh(far, [[0, 1, 2]]), spy.Mesh(near, [[0, 1, 2]])])
+    at = np.array([[0, 0], [0.1, 0.2]], np.float32)
+    _, gradients = holders.depth.value_and_grad(scene, at)
+    behind, seen = (g.to_numpy() for g in gradients["scene"]["positions"])
+    np.testing.assert_array_equal(behind, np.zeros((3, 3)))
+    # The depth at a place is a mean of those of the corners, by the place's barycentric coordinates.
+    weights = np.stack([1 - (at[:, 0] + at[:, 1] + 2) / 4, (at[:, 0] + 1) / 4, (at[:, 1] + 1) / 4])
+    np.testing.assert_allclose(seen[:, 2], weights.sum(1), rtol=1e-4)
 
 
 @deep

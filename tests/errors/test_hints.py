@@ -312,3 +312,29 @@ def test_buffers_that_nothing_can_fill(device: spy.Device, declared: str, read: 
         f"file, which nothing can fill{named}. Declare data in the module itself as: uniform float name; and pass "
         "arrays as parameters."
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "marks", "column"),
+    [
+        ("uniform floot u;", "uniform floot u;", "        ^^^^^", 9),
+        ("namespace n { uniform   floot3 u; }", "namespace n { uniform   floot3 u; }", " " * 24 + "^^^^^^", 25),
+        ("struct P {};\nuniform ParameterBlock<Q> u;", "uniform ParameterBlock<Q> u;", " " * 23 + "^", 24),
+        (
+            "[numthreads(nope, 1, 1)] void k(uint3 i : SV_DispatchThreadID) {}",
+            "[numthreads(nope, 1, 1)] void k(uint3 i : SV_DispatchThreadID) {}",
+            " " * 12 + "^^^^",
+            13,
+        ),
+        ("static  floot u;", "static  floot u;", "        ^^^^^", 9),
+    ],
+    ids=["uniform", "namespace", "block", "kernel", "static"],
+)
+def test_lines_are_quoted_as_they_are_written(text: str, line: str, marks: str, column: int) -> None:
+    """The compiler gets another text, in which uniforms are static variables and kernels are functions."""
+    with pytest.raises(spy.CompileError) as caught:
+        spy.Module.load_from_source(spy.Device("null"), "quoted", text)
+    told = str(caught.value).splitlines()
+    at = next(k for k, each in enumerate(told) if each.endswith(f"| {line}"))
+    assert told[at + 1].partition("| ")[2].startswith(f"{marks} ")
+    assert told[at - 2].endswith(f":{column}")

@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.core import child_process
 from slangpy_rt.core.errors import UnsupportedError
+from slangpy_rt.core.memory import held_memory
 from slangpy_rt.core.target import Target
+from slangpy_rt.slang import compiler_process
 from slangpy_rt.slang.compiler_process import CompilerProcess
 from slangpy_rt.slang.remote_session import RemoteSession
 from tests.depth import deep, is_deep, random_cases
@@ -198,6 +201,41 @@ def test_an_edit_while_the_compiler_was_away_is_refused(compiler: CompilerProces
     with pytest.raises(spy.CompileError) as caught:
         session.functions("main", "f")
     assert str(caught.value) == f"module 'main': '{helper}' changed since it was loaded; load the module again."
+
+
+def test_sessions_beyond_a_number_are_closed_until_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session takes 20 MB in the compiler's process, and each pair of an operator's types has one."""
+    monkeypatch.setattr(compiler_process, "_MOST_SESSIONS", 3)
+    compiler = CompilerProcess(None, sys.executable, 60)
+    sessions = [RemoteSession(compiler, CPP) for _ in range(8)]
+    for k, session in enumerate(sessions):
+        session.load_module(f"m{k}", f"m{k}.slang", ADD)
+    assert [s._number > 0 for s in sessions] == [False] * 5 + [True] * 3
+    assert sessions[5].functions("m5", "add")
+    assert sessions[0].functions("m0", "add"), "a closed session opens again, with its modules"
+    assert [s._number > 0 for s in sessions] == [True] + [False] * 4 + [True, False, True]
+    assert compiler.started == 1
+    compiler.stop()
+    assert sessions[2].functions("m2", "add")
+
+
+def test_a_process_that_grew_large_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = CompilerProcess(None, sys.executable, 60)
+    session = RemoteSession(compiler, CPP)
+    session.load_module("m", "m.slang", ADD)
+    assert (compiler.started, len(session.functions("m", "add"))) == (1, 1)
+    told = child_process.receive
+    monkeypatch.setattr(child_process, "receive", lambda s: (*a[:2], True) if isinstance(a := told(s), tuple) else a)
+    assert len(session.functions("m", "add")) == 1, "it still answers"
+    monkeypatch.undo()
+    assert len(session.functions("m", "add")) == 1
+    assert compiler.started == 2
+
+
+def test_memory_that_a_process_holds() -> None:
+    before = held_memory()
+    data = b"x" * (1 << 26)
+    assert sys.platform == "win32" or held_memory() - before > len(data) // 2
 
 
 @deep

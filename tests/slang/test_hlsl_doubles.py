@@ -8,7 +8,7 @@ import pytest
 
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
-from slangpy_rt.slang.hlsl_doubles import narrows_double
+from slangpy_rt.slang.corrections.hlsl_doubles import narrows_double
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.session import Session

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from slangpy_rt.core.target import Target
+from slangpy_rt.slang.corrections.rounded_constants import with_constants
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.locate import shader_directory
-from slangpy_rt.slang.rounded_constants import with_constants
 from slangpy_rt.slang.session import Session
 
 FUNCTIONS = """

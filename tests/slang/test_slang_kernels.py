@@ -1,5 +1,6 @@
 """Raw kernels called by kernels of ours, and what C++ cannot express of thread groups. No device is needed."""
 
+import array
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import EntryPoint
-from slangpy_rt.slang.emitted import has_no_body
+from slangpy_rt.slang.emitted import has_no_body, nesting
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
 
@@ -173,3 +174,11 @@ def test_kernels_of_included_files_are_neither_listed_nor_called(tmp_path: Path)
 def test_a_group_size_that_is_no_constant_is_shown(sessions: dict[str, Session]) -> None:
     with pytest.raises(CompileError, match="UNKNOWN"):
         sessions["cuda"].load_module("bad", "bad.slang", "[numthreads(UNKNOWN, 1, 1)] void k() {}\n")
+
+
+def test_an_overflowed_length_ends_with_a_message() -> None:
+    """A constant of 65,600 elements, as Slang writes it where SPIR-V's optimizer is not installed."""
+    length = (3 + 65_600) & 0xFFFF
+    words = [0x07230203, 0x00010500, 0, 70_000, 0, length << 16 | 44, 1, 2, *[3] * 65_600]
+    with pytest.raises(CompileError, match=r"holds at most 65,532 elements: pass a larger one as a parameter"):
+        nesting(array.array("I", words).tobytes(), "spirv")

@@ -1,7 +1,9 @@
 """What a Source knows without a compiler: declarations, look-ups, comments, and whether its files changed."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import slangpy_rt.slang.sessions
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.target import Target
-from slangpy_rt.core.types import StructInfo
+from slangpy_rt.core.types import ModuleInfo, SlangType, StructInfo
 from slangpy_rt.slang.source import Source
 
 TEXT = """import helper;
@@ -187,3 +189,59 @@ def test_a_session_whose_modules_do_not_load_is_closed(files: Path, monkeypatch:
         source.session()
     # More than two where the file is taken as being written.
     assert len(opened) >= 2 and not any(session._number for session in opened)
+
+
+def changed(value: Any) -> Iterator[Any]:
+    """JSON values that differ from one in one place: another type, a missing item, another name."""
+    yield from (
+        None,
+        5,
+        "text",
+        [],
+        {},
+        [1, [2]],
+        {"": "SlangType"},
+        {"": "Field", "name": 3, "type": 4},
+        {"": "none"},
+    )
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield {k: v for k, v in value.items() if k != key}
+            for other in changed(item):
+                yield {**value, key: other}
+    elif isinstance(value, list):
+        for k, item in enumerate(value):
+            for other in changed(item):
+                yield [*value[:k], other, *value[k + 1 :]]
+
+
+def test_forged_entries_are_misses(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle may hold anything under a valid checksum: what is no declaration counts as not there."""
+    source = load(files)
+    ask_everything(source)
+    cache = source._cache
+    kept = {e.key: e.meta for e in cache.entries() if e.kind in ("module", "lookup")}
+    asked = {cache.key("lookup", source.digest, *key): (key, value) for key, value in source._found.items()}
+    assert set(asked) < set(kept)
+    compiler = SimpleNamespace(
+        **{what: lambda _, *names, what=what: known[(what, *names)] for what in ("functions", "type", "conforms")}
+    )
+    known = dict(source._found)
+    monkeypatch.setattr(source, "session", lambda: compiler)
+    misses = 0
+    for key, meta in kept.items():
+        name = "info" if meta["kind"] == "module" else "found"
+        for other in [{}, *({name: value} for value in changed(meta[name]))]:
+            cache.put(key, {"kind": meta["kind"], "title": "forged", **other}, b"")
+            if key not in asked:
+                info = source._cached(key)
+                misses += info is None
+                assert info is None or isinstance(info, ModuleInfo)
+                continue
+            asking, value = asked[key]
+            source._found.clear()
+            found = source._lookup(*asking)
+            misses += found == value
+            assert found == value or isinstance(found, (tuple, bool, SlangType, StructInfo, type(None)))
+            repr(found)
+    assert misses > 300

@@ -21,6 +21,9 @@ import slangpy_rt as spy
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.slang.corrections.swizzled_stores import SWIZZLED_STORES
+from slangpy_rt.slang.corrections.verdicts import State, Verdict
+from slangpy_rt.slang.library import Library
 from slangpy_rt.tools import cli, machine
 
 KERNEL = {"kind": "kernel", "title": "float add(float a, float b)", "device": "cpu", "text": "// kernel\n"}
@@ -62,6 +65,17 @@ def test_list_shows_every_entry(cache: DiskCache, capsys: pytest.CaptureFixture[
     assert header.split() == ["key", "kind", "device", "size", "age", "title"]
     assert sorted(row.split()[0] for row in rows) == sorted(key[:12] for key in (*ALIKE, OTHER))
     assert sum(row.endswith("float add(float a, float b)") and " cpu " in row for row in rows) == 2
+
+
+def test_what_a_terminal_would_obey_is_escaped(cache: DiskCache, capsys: pytest.CaptureFixture[str]) -> None:
+    """An imported bundle may bring any text."""
+    text = "a\x1b[2J\x07\x9b31m\u202eb\nc\r\ud800"
+    cache.put(OTHER, {"kind": text, "device": text, "title": text, "text": text}, b"")
+    assert cli.main(["cache", "list"]) == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) == 1 + len((*ALIKE, OTHER))
+    assert all(c.isprintable() or c == "\n" for c in out)
+    assert "a\\x1b[2J\\x07\\x9b31m\\u202eb c \\ud800" in out
 
 
 def test_show_takes_an_entry_apart(cache: DiskCache, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -368,3 +382,40 @@ def test_doctor_ends_with_0_if_a_device_works(
     monkeypatch.setattr(spy, "devices", lambda: [spy.DeviceInfo("cpu", True, None)])
     assert cli.main(["doctor"]) == 0
     assert "works   " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("states", "said", "status"),
+    [
+        (("needed", "needed"), "needed (cpp, cuda)", 0),
+        (("needed", "obsolete"), "needed (cpp); obsolete (cuda)", 1),
+        (("does not match any more", "not tried"), "does not match any more (cpp); not tried (cuda)", 1),
+        (("needed", "not tried"), "needed (cpp); not tried (cuda)", 0),
+    ],
+)
+def test_doctor_of_the_compiler(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    states: tuple[State, State],
+    said: str,
+    status: int,
+) -> None:
+    found = [Verdict(SWIZZLED_STORES, *each) for each in zip(("cpp", "cuda"), states, strict=True)]
+    monkeypatch.setattr("slangpy_rt.tools.doctor.compiler_verdicts", lambda library: found)
+    assert cli.main(["doctor", "--compiler"]) == status
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"Slang {Library(CONFIG.slang_lib).build_tag}" and lines[-1].split(maxsplit=2)[2] == said
+
+
+def test_explain_makes_examples_of_structs_with_whole_arrays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "whole.slang"
+    file.write_text(
+        "import slangpy_rt;\nstruct S { Tensor<float, 2> t; float k; }\nstruct Two { S s; int n; }\n"
+        "float f(Two two, float x) { return two.s.t[0, 0] * two.s.k * x; }"
+    )
+    assert cli.main(["explain", str(file), "f", "--device", "cpu"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("two.")]
+    assert [row[0] for row in rows] == ["two.s.t", "two.s.k", "two.n"]
+    assert rows[0][3:] == ["()", "of", "whole", "(4,", "4)", "tensor", "in"]

@@ -1,0 +1,78 @@
+"""Tokens of Slang text: words, numbers, strings and operators with their offsets, without comments and directives.
+
+The preprocessor is not run. The replacement text of a macro can be read on its own (``macro_bodies``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+# ``>`` stands alone, because ``vector<vector<float, 2>>`` closes two brackets.
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z)|(?<!\\)\\\n)
+    |(?P<directive>^[ \t]*\#(?:\\\n|/\*.*?\*/|[^\n])*)
+    |(?P<word>[A-Za-z_]\w*)
+    |(?P<number>\.?\d(?:[eEpP][+-]|[\w.])*)
+    |(?P<string>"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)
+    |(?P<operator><<=|\.\.\.|[-+*/%&|^<!=]=|&&|\|\||\+\+|--|->|::|<<|.)""",
+    re.S | re.M | re.X,
+)
+_DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+\w+(?:\([^)]*\))?")
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+class Token(NamedTuple):
+    """A word, number, string or operator, and the offset of its first character."""
+
+    text: str
+    start: int
+    kind: str
+
+    @property
+    def end(self) -> int:
+        """The offset after the last character."""
+        return self.start + len(self.text)
+
+
+def tokens(text: str, start: int = 0, end: int | None = None) -> list[Token]:
+    """Return the tokens of a part of a text; comments, white space and directives are left out."""
+    found = []
+    for match in _TOKEN.finditer(text, start, len(text) if end is None else end):
+        kind = match.lastgroup or ""
+        if kind not in ("space", "directive"):
+            found.append(Token(match[0], match.start(), kind))
+    return found
+
+
+def macro_bodies(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the offsets of the replacement text of each ``#define``."""
+    for match in _TOKEN.finditer(text) if "#" in text else ():
+        if match.lastgroup == "directive" and (head := _DEFINE.match(text, match.start(), match.end())):
+            yield head.end(), match.end()
+
+
+def closing(items: Sequence[Token], at: int) -> int:
+    """Return the index of the bracket that closes the one at index `at`.
+
+    Raises
+    ------
+    UnbalancedBrackets
+        If the brackets between do not match.
+    """
+    open_brackets = []
+    for index in range(at, len(items)):
+        letter = items[index].text
+        if letter in _CLOSING:
+            open_brackets.append(_CLOSING[letter])
+        elif letter in (")", "]", "}"):
+            if open_brackets.pop() != letter:
+                break
+            if not open_brackets:
+                return index
+    raise UnbalancedBrackets(items[at].start)
+
+
+class UnbalancedBrackets(ValueError):
+    """Brackets that do not match, as in the text of ``#if`` and ``#else`` taken together."""

@@ -1,0 +1,634 @@
+"""Forms of differentiable functions whose derivatives Slang gets wrong by itself, each beside the same in NumPy.
+
+Each form is a Slang text with a function `f`, its arguments, and a Python function of float64 arrays. The page
+``docs/derivatives.md`` lists them (``python codegen/tools/derivative_forms.py``). Nothing here calls the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+V = np.array([0.3, -0.7, 1.2])
+K = np.array(0.7)
+P = np.array([0.8, -0.6])
+Q = np.array([0.4, 0.3])
+D = "[Differentiable] "
+
+
+@dataclass(frozen=True)
+class Form:
+    """A function of a family whose derivatives need care.
+
+    Attributes
+    ----------
+    family : str
+        The heading under which the page lists it.
+    name : str
+        Its name in tests.
+    text : str
+        The Slang text.
+    arguments : tuple of array
+        The point at which it is differentiated: scalars, and vectors of 2 or 3.
+    same : callable
+        The function in NumPy.
+    refused : str
+        The part of the error's message, for a form that is refused.
+    """
+
+    family: str
+    name: str
+    text: str
+    arguments: tuple[Array, ...]
+    same: Callable[..., Any]
+    refused: str = ""
+
+
+def slope(form: Form, seed: Array, step: float = 1e-6) -> list[Array]:
+    """Return the gradients of a form's arguments for the gradient `seed` of its result, by central differences."""
+    found = []
+    for at, argument in enumerate(form.arguments):
+        gradient = np.zeros(argument.shape)
+        for index in np.ndindex(argument.shape):
+            ends = []
+            for sign in (1, -1):
+                moved = [np.array(a) for a in form.arguments]
+                moved[at][index] += sign * step
+                ends.append(np.sum(np.asarray(form.same(*moved)) * seed))
+            gradient[index] = (ends[0] - ends[1]) / (2 * step)
+        found.append(gradient)
+    return found
+
+
+def _mean(v: Array, k: Array, steps: int = 3) -> Array:
+    w = np.array(1.0)
+    for _ in range(steps):
+        w = w * k + 0.1
+    return w * v
+
+
+def _nested(v: Array, k: Array) -> Array:
+    w, r = np.array(1.0), np.zeros(3)
+    for _ in range(2):
+        u = w
+        for _ in range(2):
+            u = u * k
+            r = r + u * v + w
+        w = w * u
+        r = r + u * v
+    return r * w
+
+
+def _powers(x: Array, n: Array, stop: int = 3) -> Array:
+    return np.sum([x * x * i for i in range(int(n), stop)])
+
+
+def _f4(p: Array, q: Array) -> Any:
+    if p[1] < 0.5:
+        q = p * p
+        p = np.array([0.5, p[1]])
+    return q[1] * p[1] * p[0]
+
+
+def _swapped(p: Array, q: Array) -> Any:
+    if p[1] < 0.5:
+        q = p
+        p = np.array([0.5 * q[1], p[1]])
+    return p[0] * q[0] + p[1] * q[1]
+
+
+def _both(v: Array, k: Array) -> Array:
+    a, b = v, v * k
+    a = np.array([k, a[1], a[2]])
+    b = np.array([b[0], a[0], a[1]])
+    a = a * b
+    b = np.array([a[1], b[1], b[2]])
+    return a * b
+
+
+def _turned(p: Array, q: Array) -> Array:
+    for i in range(2):
+        q = p * q if i else q
+        p = np.array([q[1] * 0.5, p[1]])
+    return q * p
+
+
+def _sines(a: Array) -> Any:
+    return np.sin(a) ** 2 * a
+
+
+def _vector_sines(v: Array) -> Array:
+    return np.sin(v) ** 2 * v
+
+
+def _sincos(v: Array, k: Array) -> Array:
+    s, c = np.sin(k), np.cos(k)
+    return (v * s + c) * s + c
+
+
+_S = (
+    "struct S : IDifferentiable { float3 v; float k; [Differentiable] float3 scaled(float3 w) { return k * w; } "
+    "[Differentiable] [mutating] void grow(float c) { k = k * c; } }; "
+)
+_IO = "[Differentiable] void io(inout float x) { x = sin(x); } "
+_LOOP = "float3 p = v; [MaxIters(3)] for (int i = 0; i < 2; ++i) p = "
+_SCALED = lambda v, k: k * v  # noqa: E731
+
+FORMS = [
+    # A scalar of which the function's first operation makes a vector.
+    *(
+        Form("A scalar and a vector", name, D + f"float3 f(float3 v, float k) {{ {body} }}", (V, K), same)
+        for name, body, same in [
+            ("k * v", "return k * v;", _SCALED),
+            ("(k) * v", "return (k) * v;", _SCALED),
+            ("v + k", "return v + k;", lambda v, k: v + k),
+            ("v - k, inferred", "let s = k; return v - s;", lambda v, k: v - k),
+            ("k / v", "return k / v;", lambda v, k: k / v),
+            ("v += k", "v += k; return v;", lambda v, k: v + k),
+            ("r += k", "float3 r = v; r += k; return r;", lambda v, k: v + k),
+            ("r *= k", "float3 r = v; r *= k; return r;", _SCALED),
+            ("mul(k, v)", "return mul(k, v);", _SCALED),
+            ("a copy", "float s = k; return s * v;", _SCALED),
+            ("(k + 0) * v", "return (k + 0) * v;", _SCALED),
+            ("a component", "float w = v.x; return w * v.yzx * k;", lambda v, k: v[0] * v[[1, 2, 0]] * k),
+            ("a branch", "float w = k; if (v.x < 1) w = k * k; return w * v;", lambda v, k: k * k * v),
+            ("an early return", "if (v.x > 1) return v; return k * v;", _SCALED),
+            (
+                "a loop's counter of the same name",
+                "float3 r = 0; { for (int k = 0; k < 3; ++k) r[k] += k * v[k]; } return r * k;",
+                lambda v, k: np.arange(3) * v * k,
+            ),
+            ("a switch", "switch (int(k * 3)) { case 2: return k + v; default: return k * v; }", lambda v, k: k + v),
+        ]
+    ),
+    Form(
+        "A scalar and a vector",
+        "a generic function",
+        "[Differentiable] vector<T, N> g<T : __BuiltinFloatingPointType, let N : int>(vector<T, N> v, T k) "
+        "{ return k * v; } " + D + "float3 f(float3 v, float k) { return g(v, k); }",
+        (V, K),
+        _SCALED,
+    ),
+    Form(
+        "A scalar and a vector",
+        "aliases of types",
+        "typealias F = float; typealias W = float3; " + D + "W f(W v, F k) { return k * v; }",
+        (V, K),
+        _SCALED,
+    ),
+    Form(
+        "A scalar and a vector",
+        "a method of an interface",
+        "interface I { [Differentiable] float3 g(float3 v, float k); } "
+        "struct A : I { [Differentiable] float3 g(float3 v, float k) { return k * v; } }; "
+        "[Differentiable] float3 h<T : I>(T t, float3 v, float k) { return t.g(v, k); } "
+        + D
+        + "float3 f(float3 v, float k) { A a; return h(a, v, k); }",
+        (V, K),
+        _SCALED,
+    ),
+    Form(
+        "A scalar and a vector",
+        "a method and a field",
+        _S + D + "float3 f(float3 v, float k) { S s = {v, k}; return s.scaled(v); }",
+        (V, K),
+        _SCALED,
+    ),
+    Form(
+        "A scalar and a vector",
+        "a function that a macro forms",
+        "#define MAKE(name) \\\n    [Differentiable] float3 name(float3 v, float k) { return (k) * v; }\nMAKE(f)\n",
+        (V, K),
+        _SCALED,
+    ),
+    Form(
+        "A scalar and a vector",
+        "a product that a macro forms",
+        "#define PRODUCT(a, b) (a) * (b)\n" + D + "float3 f(float3 v, float k) { return PRODUCT(k, v); }\n",
+        (V, K),
+        _SCALED,
+    ),
+    # A scalar that a loop computed, used with a vector.
+    *(
+        Form("A scalar of a loop and a vector", name, D + f"float3 f(float3 v, float k) {{ {body} }}", (V, K), same)
+        for name, body, same in [
+            (
+                "for",
+                "float w = 1; [MaxIters(3)] for (int i = 0; i < 3; ++i) w = w * k + 0.1; return w * v;",
+                _mean,
+            ),
+            (
+                "while",
+                "float w = 1; int i = 0; [MaxIters(3)] while (i < 3) { w = w * k + 0.1; i++; } return w * v;",
+                _mean,
+            ),
+            (
+                "do",
+                "float w = 1; int i = 0; [MaxIters(3)] do { w = w * k + 0.1; i++; } while (i < 3); return w * v;",
+                _mean,
+            ),
+            (
+                "break",
+                "float w = 1; [MaxIters(4)] for (int i = 0; i < 4; ++i) { if (i == 3) break; w = w * k + 0.1; } "
+                "return w * v;",
+                _mean,
+            ),
+            (
+                "continue",
+                "float w = 1; [MaxIters(4)] for (int i = 0; i < 4; ++i) { if (i == 1) continue; w = w * k + 0.1; } "
+                "return w * v;",
+                _mean,
+            ),
+            (
+                "nested loops",
+                "float w = 1; float3 r = 0; [MaxIters(2)] for (int i = 0; i < 2; ++i) { float u = w; "
+                "[MaxIters(2)] for (int j = 0; j < 2; ++j) { u = u * k; r += u * v + w; } w = w * u; r += u * v; } "
+                "return r * w;",
+                _nested,
+            ),
+            (
+                "a weighted mean",
+                "float3 n = 0; float d = 0; [MaxIters(2)] for (int i = 0; i < 2; ++i) { float w = k * (i + 1); "
+                "n += v * v * w; d += w * v.x; } return n / d;",
+                lambda v, k: v * v / v[0],
+            ),
+            (
+                "a sum of components",
+                "float r = 0; [MaxIters(3)] for (int i = 0; i < 3; ++i) r += v[i] * v[i]; return r * v * k;",
+                lambda v, k: (v @ v) * v * k,
+            ),
+        ]
+    ),
+    # A variable that a function wrote to, read in a loop.
+    Form(
+        "An `out` or `inout` argument before a loop",
+        "inout",
+        _IO + D + "float f(float a) { float x = a; io(x); float p = a; "
+        "[MaxIters(2)] for (int i = 0; i < 2; ++i) p = x * p; return p; }",
+        (np.array(0.5),),
+        _sines,
+    ),
+    Form(
+        "An `out` or `inout` argument before a loop",
+        "inout, a vector",
+        "[Differentiable] void io(inout float3 x) { x = sin(x); } "
+        + D
+        + "float3 f(float3 v) { float3 x = v; io(x); "
+        + _LOOP
+        + "x * p; return p; }",
+        (V,),
+        _vector_sines,
+    ),
+    Form(
+        "An `out` or `inout` argument before a loop",
+        "out",
+        "[Differentiable] void io(float x, out float y) { y = sin(x); } "
+        + D
+        + "float f(float a) { float x; io(a, x); "
+        "float p = a; [MaxIters(2)] for (int i = 0; i < 2; ++i) p = x * p; return p; }",
+        (np.array(0.5),),
+        _sines,
+    ),
+    Form(
+        "An `out` or `inout` argument before a loop",
+        "sincos",
+        D + "float3 f(float3 v, float k) { float s, c; sincos(k, s, c); " + _LOOP + "p * s + c; return p; }",
+        (V, K),
+        _sincos,
+    ),
+    Form(
+        "An `out` or `inout` argument before a loop",
+        "a mutating method",
+        _S + D + "float3 f(float3 v, float k) { S s = {v, k}; s.grow(k); " + _LOOP + "s.k * p; return p; }",
+        (V, K),
+        lambda v, k: k**4 * v,
+    ),
+    # Two variables of one type that change in a branch, one of them by a component.
+    *(
+        Form("A component in a branch", name, text + D + f"{result} f(float2 p, float2 q) {{ {body} }}", (P, Q), same)
+        for name, text, result, body, same in [
+            (
+                "a vector",
+                "",
+                "float",
+                "if (p.y < 0.5) { q = p * p; p.x = 0.5; } return q.y * p.y * p.x;",
+                _f4,
+            ),
+            (
+                "a vector, else",
+                "",
+                "float",
+                "if (p.y > 0.5) p.y = q.x; else { q = p * p; p.x = 0.5; } return q.y * p.y * p.x;",
+                _f4,
+            ),
+            (
+                "a struct",
+                "struct T : IDifferentiable { float a; float b; }; ",
+                "float",
+                "T s = {p.x, p.y}, t = {q.x, q.y}; if (p.y < 0.5) { t = s; s.a = 0.5 * t.b; } "
+                "return s.a * t.a + s.b * t.b;",
+                _swapped,
+            ),
+            (
+                "an array",
+                "",
+                "float",
+                "float a[2] = {p.x, p.y}; float b[2] = {q.x, q.y}; if (p.y < 0.5) { b = a; a[0] = 0.5 * b[1]; } "
+                "return a[0] * b[0] + a[1] * b[1];",
+                _swapped,
+            ),
+            (
+                "a loop",
+                "",
+                "float2",
+                "[MaxIters(2)] for (int i = 0; i < 2; ++i) { if (i == 1) q = p * q; p.x = q.y * 0.5; } return q * p;",
+                _turned,
+            ),
+            (
+                "an early return",
+                "",
+                "float2",
+                "if (p.y < 0.5) { p.x = q.x * 3; return p; } return q * p;",
+                lambda p, q: np.array([q[0] * 3, p[1]]),
+            ),
+        ]
+    ),
+    Form(
+        "A component in a branch",
+        "two vectors in turn",
+        D + "float3 f(float3 v, float k) { float3 a = v, b = v * k; if (k > 0) { a.x = k; b.yz = a.xy; a = a * b; "
+        "b.x = a.y; } return a * b; }",
+        (V, K),
+        _both,
+    ),
+    # Elements of one variable that are read in one block.
+    *(
+        Form(
+            "Elements by an index that is no literal",
+            name,
+            D + f"float f(float3 v, float n) {{ int j = int(n); {body} }}",
+            (V, np.array(0.5)),
+            same,
+        )
+        for name, body, same in [
+            ("a vector", "return v[0] * v[j];", lambda v, n: v[0] ** 2),
+            ("a vector, three times", "return v[j] * v[j] + v[j + 1] * v[0];", lambda v, n: v[0] ** 2 + v[0] * v[1]),
+            ("statements", "float r = v[j]; r *= 2; return r * v[0];", lambda v, n: 2 * v[0] ** 2),
+            (
+                "an array",
+                "float e[3] = {v.x, v.y, v.z}; int l = 2 * j; return e[l] * e[j] + e[l];",
+                lambda v, n: v[0] ** 2 + v[0],
+            ),
+            ("a component that changes", "v.x *= v[j]; return v.x * v.y;", lambda v, n: v[0] ** 2 * v[1]),
+            ("an element that changes", "v[j] *= v[0]; return v.x * v.y;", lambda v, n: v[0] ** 2 * v[1]),
+            (
+                "a loop",
+                "float s = 0; [MaxIters(3)] for (int i = 0; i < 3; ++i) s += v[i] * v[2 - i]; return s;",
+                lambda v, n: v @ v[::-1],
+            ),
+            (
+                "a matrix",
+                "float2x2 m = float2x2(v.x, v.y, v.z, v.x); return m[j].x * m[0].y;",
+                lambda v, n: v[0] * v[1],
+            ),
+        ]
+    ),
+    Form(
+        "Elements by an index that is no literal",
+        "an array in a struct",
+        "struct A : IDifferentiable { float e[3]; }; "
+        + D
+        + "float f(float3 v, float n) { int j = int(n); A a; a.e[0] = v.x; a.e[1] = v.y; a.e[2] = v.z; "
+        "return a.e[j] * a.e[0]; }",
+        (V, np.array(0.5)),
+        lambda v, n: v[0] ** 2,
+    ),
+    Form(
+        "A component in a branch",
+        "a row of a matrix",
+        D + "float f(float3 v, float k) { int j = int(k); float2x2 n = float2x2(v.x, v.y, v.z, v.x); n[j].x *= k; "
+        "return n[0][1] + n[0].x * k; }",
+        (V, K),
+        lambda v, k: v[1] + v[0] * k * k,
+    ),
+    Form(
+        "Loops",
+        "break in while",
+        D + "float f(float2 p, float2 q) { int t = 0; float x = p.x; [MaxIters(4)] while (t < 3) { x = x * q.x; ++t; "
+        "if (t == 2) break; } return x; }",
+        (P, Q),
+        lambda p, q: p[0] * q[0] ** 2,
+    ),
+    Form(
+        "Loops",
+        "two conditions in a branch",
+        D + "float f(float2 p, float2 q) { float x = p.x; int s = 0; if (p.y > 0) x = 1; "
+        "else [MaxIters(3)] while (s < 3 && s < 2) { x *= q.y; s++; } return x; }",
+        (P, Q),
+        lambda p, q: p[0] * q[1] ** 2,
+    ),
+    Form(
+        "Loops",
+        "a condition that counts",
+        D + "float f(float2 p, float2 q) { float x = p.x; int n = 2; [MaxIters(3)] while (n-- > 0) x *= q.y; "
+        "return x; }",
+        (P, Q),
+        lambda p, q: p[0] * q[1] ** 2,
+    ),
+    Form(
+        "Elements by an index that is no literal",
+        "a field that changes",
+        "struct R : IDifferentiable { float3 origin; }; "
+        "[Differentiable] float g(R r, int j) { r.origin.x *= r.origin[j]; return r.origin.x + r.origin[1]; } "
+        + D
+        + "float f(float3 v, float n) { R r = {v}; return g(r, int(n)); }",
+        (V, np.array(0.5)),
+        lambda v, n: v[0] ** 2 + v[1],
+    ),
+    Form(
+        "Functions",
+        "fmod",
+        D + "float f(float2 p, float2 q) { return fmod(p.x, q.x) * q.y; }",
+        (np.array([2.3, 0]), P),
+        lambda p, q: np.fmod(p[0], q[0]) * q[1],
+    ),
+    Form(
+        "Functions",
+        "fmod of vectors",
+        D + "float2 f(float2 p, float2 q) { return fmod(p, q) + fmod(p, 0.7f); }",
+        (np.array([2.3, -1.9]), Q),
+        lambda p, q: np.fmod(p, q) + np.fmod(p, 0.7),
+    ),
+    *(
+        Form("`return` in a loop", name, D + f"float f(float3 v, float k) {{ {body} }}", (V, K), same)
+        for name, body, same in [
+            (
+                "while",
+                "int t = 0; [MaxIters(2)] while (t < 1) { if (v.x > 0.2) return 0.5 * k; t = 1; } return 0.5;",
+                lambda v, k: 0.5 * k,
+            ),
+            (
+                "for",
+                "[MaxIters(2)] for (int i = 0; i < 2; ++i) { if (v.x > 0.2) return 0.5 * k; } return 0.5;",
+                lambda v, k: 0.5 * k,
+            ),
+        ]
+    ),
+    Form(
+        "Functions",
+        "a `no_diff` parameter in a vector",
+        D + "float2 f(float2 p, float2 q) { return g(p.x, p.y) * q; } "
+        "[Differentiable] float2 g(no_diff float u, float x) { return float2(u, x); }",
+        (P, Q),
+        lambda p, q: np.array([0.8, p[1]]) * q,
+    ),
+    Form(
+        "Functions",
+        "a backward derivative alone",
+        "void gb(inout DifferentialPair<float> p, float d) { p = diffPair(p.p, 3 * d); } "
+        "[BackwardDerivative(gb)] float g(float x) { return 3 * x; } " + D + "float f(float k) { return g(k) * k; }",
+        (K,),
+        lambda k: 3 * k * k,
+        "f calls 'g', which has a backward derivative alone",
+    ),
+    # Functions whose result is a constant for derivatives.
+    *(
+        Form("[TreatAsDifferentiable]", name, text + D + f"float f(float k) {{ {body} }}", (K,), same)
+        for name, text, body, same in [
+            (
+                "a function",
+                "[TreatAsDifferentiable] float g(float x) { return x * x; } ",
+                "return g(k) * k;",
+                lambda k: 0.49 * k,
+            ),
+            (
+                "a method",
+                "struct C { float a; [TreatAsDifferentiable] float g(float x) { return x * x * a; } }; ",
+                "C c; c.a = 2; return c.g(k) * k;",
+                lambda k: 0.98 * k,
+            ),
+        ]
+    ),
+    Form(
+        "[TreatAsDifferentiable]",
+        "an out parameter",
+        "[TreatAsDifferentiable] void g(float x, out float y) { y = x * x; } "
+        + D
+        + "float f(float k) { float y; g(k, y); return y * k; }",
+        (K,),
+        lambda k: 0.49 * k,
+        "f calls 'g'",
+    ),
+    # Structs without derivatives.
+    *(
+        Form("Structs that are not `IDifferentiable`", name, text, (V, K), lambda v, k: k * v, "builds a 'P' from")
+        for name, text in [
+            (
+                "a list of values",
+                "struct P { float a; float3 b; }; "
+                + D
+                + "float3 g(P p) { return p.a * p.b; } "
+                + D
+                + "float3 f(float3 v, float k) { P p = {k, v}; return g(p); }",
+            ),
+            (
+                "a constructor",
+                "struct P { float a; float3 b; __init(float x, float3 y) { a = x; b = y; } }; "
+                + D
+                + "float3 f(float3 v, float k) { return P(k, v).a * v; }",
+            ),
+            (
+                "a result",
+                "struct P { float a; float3 b; }; "
+                + D
+                + "P g(float k, float3 v) { return {k, v}; } "
+                + D
+                + "float3 f(float3 v, float k) { return g(k, v).a * v; }",
+            ),
+        ]
+    ),
+    # Loops on which the compiler crashes.
+    *(
+        Form(
+            "Loops",
+            name,
+            D + f"float f(float x, float n) {{ float r = 0; {body} return r; }}",
+            (K, np.array(0.5)),
+            same,
+        )
+        for name, body, same in [
+            (
+                "a start that is known at run time",
+                "[MaxIters(4)] for (int i = int(n); i < 3; ++i) r += x * x * i;",
+                _powers,
+            ),
+            (
+                "a start outside of the loop",
+                "int i = int(n); [MaxIters(4)] for (; i < 3; ++i) r += x * x * i;",
+                _powers,
+            ),
+            (
+                "a count down",
+                "[MaxIters(4)] for (int i = int(n) + 2; i > 0; --i) r += x * x * i;",
+                _powers,
+            ),
+            (
+                "a start from the outer loop",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) [MaxIters(3)] for (int j = i; j < 3; ++j) r += x * x * j;",
+                lambda x, n: sum(x * x * j for i in range(3) for j in range(i, 3)),
+            ),
+            (
+                "while in while",
+                "int i = 0; [MaxIters(2)] while (i < 2) { i++; int j = 0; [MaxIters(2)] while (j < 2) "
+                "{ j++; r += x * x * j; } }",
+                lambda x, n: 6 * x * x,
+            ),
+            (
+                "for in while",
+                "int i = 0; [MaxIters(2)] while (i < 2) { [MaxIters(2)] for (int j = 0; j < 2; ++j) "
+                "r += x * x * (i + j); i++; }",
+                lambda x, n: 4 * x * x,
+            ),
+            (
+                "continue in while",
+                "int i = 0; [MaxIters(3)] while (i < 3) { i++; if (i == 2) continue; r += x * x * i; }",
+                lambda x, n: 4 * x * x,
+            ),
+        ]
+    ),
+    Form(
+        "Loops",
+        "an array of structs",
+        "struct T : IDifferentiable { float a; float b; }; "
+        + D
+        + "float f(float2 p, float2 q) { T a[2]; a[0].a = p.x; a[0].b = p.y; a[1].a = q.x; a[1].b = q.y; "
+        "float r = 0; [MaxIters(2)] for (int i = 0; i < 2; ++i) r += a[i].a * a[i].b; return r; }",
+        (P, Q),
+        lambda p, q: p[0] * p[1] + q[0] * q[1],
+    ),
+    Form(
+        "Accessors",
+        "a property",
+        "struct T : IDifferentiable { float a; property float twice { [Differentiable] get { return 2 * a; } } }; "
+        + D
+        + "float f(float k) { T t; t.a = k; return t.twice * k; }",
+        (K,),
+        lambda k: 2 * k * k,
+        "the property 'twice'",
+    ),
+    Form(
+        "Accessors",
+        "a subscript",
+        "struct T : IDifferentiable { float a; "
+        "__subscript(int i) -> float { [Differentiable] get { return 2 * a; } } }; "
+        + D
+        + "float f(float k) { T t; t.a = k; return t[1] * k; }",
+        (K,),
+        lambda k: 2 * k * k,
+    ),
+]
