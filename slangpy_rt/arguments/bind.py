@@ -308,8 +308,8 @@ def _bind(where: str, scope: Scope, param: Param, value: Any, how: Map) -> Bound
         if bound.struct is not None:
             check_native(where, device, element, f"'{type_.name}'")
         if type_.name.startswith(("RW", "W")) and 0 not in bound.shape:
-            whole = list(zip(bound.shape, bound.strides, strict=True))[len(bound.shape) - rank :]
-            if any(n > 1 and step == 0 for n, step in whole):
+            inner = list(zip(bound.shape, bound.strides, strict=True))[len(bound.shape) - rank :]
+            if any(n > 1 and step == 0 for n, step in inner):
                 raise ShapeError(f"{where} is a broadcast view and would be written to; copy it first.")
         return as_tensor(where, bound, as_struct(type_), rank)
     if type_.kind == "struct" and type_.name in _BYTES and is_ours(type_):

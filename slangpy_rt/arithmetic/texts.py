@@ -24,8 +24,8 @@ _SIGNED_MOD = """
     let r = {of}(x - x / y * y);
     return {into}(r != 0 && (r < 0) != (y < 0) ? r + y : r);"""
 # fmod is x - y * trunc(x / y) on GPUs other than CUDA's, rounded twice: 0 for 60000 and 0.1. Here the divisor, times
-# the largest power of two that leaves it at most the remainder, is subtracted as long as there is one, which is exact.
-# The exponents of numbers below the normal ones are not in their bits.
+# the largest power of two that leaves it at most the remainder, is subtracted as long as there is one, which is
+# exact. The exponents of numbers below the normal ones are not in their bits.
 _REMAINDER = """
 {of} remainder_({of} x, {of} y)
 {{

@@ -1,4 +1,4 @@
-"""Operators of Tensors at the edges of their types, against NumPy: signed zeros, infinities, large quotients, views."""
+"""Operators of Tensors against NumPy: signed zeros, infinities, large quotients, writes to broadcast views."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from tests.depth import every_device
 
 INF, NAN = np.inf, np.nan
 POWERS = [
-    (-0.0, 3), (-0.0, 2), (-0.0, -3), (-0.0, -2), (-0.0, 0.5), (-0.0, -0.5), (0.0, 3), (0.0, -3), (-0.0, 0), (-0.0, 1),
+    (-0.0, 3), (-0.0, 2), (-0.0, -3), (-0.0, -2), (-0.0, 0.5), (-0.0, -0.5), (0.0, 3), (0.0, -3), (-0.0, 0),
+    (-0.0, 1),
     (-0.0, INF), (-0.0, -INF), (0.0, -INF), (-8, 3), (-8, -3), (-8, 2), (-8, 0.5), (-1, INF), (-1, -INF), (-2, INF),
-    (-0.5, INF), (INF, 0), (INF, -1), (-INF, 3), (-INF, 2), (-INF, -3), (-INF, -2), (-INF, 0.5), (-INF, -0.5), (1, NAN),
+    (-0.5, INF), (INF, 0), (INF, -1), (-INF, 3), (-INF, 2), (-INF, -3), (-INF, -2), (-INF, 0.5), (-INF, -0.5),
+    (1, NAN),
     (NAN, 0), (NAN, 2), (2, NAN), (2, INF), (0.5, -INF), (2, 0.5), (3, -2),
 ]  # fmt: skip
 REMAINDERS = [
-    (60000, 0.1), (60000, 0.25), (-60000, 0.1), (60000, -0.1), (65504, 6e-5), (65504, 0.001), (5, 0.002), (-5, 0.002),
-    (1, 0.1), (1, -0.1), (7.5, 2), (-7.5, 2), (7.5, -2), (3, INF), (3, -INF), (-3, INF), (INF, 2), (-0.0, 3), (0.0, -3),
+    (60000, 0.1), (60000, 0.25), (-60000, 0.1), (60000, -0.1), (65504, 6e-5), (65504, 0.001), (5, 0.002),
+    (-5, 0.002),
+    (1, 0.1), (1, -0.1), (7.5, 2), (-7.5, 2), (7.5, -2), (3, INF), (3, -INF), (-3, INF), (INF, 2),
+    (-0.0, 3), (0.0, -3),
     (4, 2), (4, -2), (-4, 2), (2, NAN), (NAN, 2), (1, 3), (-1, 3),
 ]  # fmt: skip
 LARGE = [(3e8, 0.1), (-3e30, 0.7), (1e38, 1e-30), (1.5, 1e-20), (2.0**100, 3)]
@@ -98,7 +102,8 @@ def test_broadcast_views_are_not_taken_to_be_written(device: spy.Device) -> None
     with pytest.raises(spy.ShapeError) as caught:
         module.put(view, k)
     assert str(caught.value) == (
-        "void put(RWTensor<float, 2> t, int k): argument 't' is a broadcast view and would be written to; copy it first."
+        "void put(RWTensor<float, 2> t, int k): argument 't' is a broadcast view and would be written to; "
+        "copy it first."
     )
     assert module.get(view, k).tolist() == [0, 1, 2]
     one = x.reshape(1, 3)
