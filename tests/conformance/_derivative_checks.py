@@ -1,7 +1,7 @@
 """Random differentiable functions on a device: values and derivatives beside those of ``_derivative_programs``.
 
-Each check ends in one word: ``right``; ``refused``, where an error says so; ``crash``, where the compiler ended; else what
-was wrong. It draws no functions and knows no list of functions that may fail.
+Each check ends in a verdict: ``right``; ``refused``, where an error says so; ``crash``, where the compiler ended;
+else the numbers that are wrong. It draws no functions and has no list of functions that may fail.
 """
 
 from __future__ import annotations
@@ -104,7 +104,12 @@ def _differs(found: Array, wanted: Array, scale: Array) -> bool:
 
 
 def check(
-    device: spy.Device, module: spy.Module, suffix: str, program: Program, measurements: Sequence[Measurement], seed: int,
+    device: spy.Device,
+    module: spy.Module,
+    suffix: str,
+    program: Program,
+    measurements: Sequence[Measurement],
+    seed: int,
     steps: Sequence[str] = ("call", "bwds", "fwds"),
 ) -> list[Outcome]:
     """What is wrong with a function: of the call, ``bwds``, ``fwds`` and the value that ``fwds`` returns."""
@@ -160,7 +165,10 @@ def check(
             called(*given, **named)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            crash = any(word in text for word in ("crashed", "ended", "assert failure", "signal", "InternalError", "segmentation"))
+            crash = any(
+                word in text
+                for word in ("crashed", "ended", "assert failure", "signal", "InternalError", "segmentation")
+            )
             return Outcome(f"{what} {'crash' if crash else 'refused'}", text)
         if what == "bwds":
             found = np.concatenate([rows_of(kept[name].grad_out) for name in changes], axis=1)
@@ -185,4 +193,4 @@ def check(
 
 def _shown(found: Array, wanted: Array) -> str:
     with np.printoptions(precision=5, suppress=True, linewidth=200):
-        return f"found {found.tolist() if found.size < 4 else found}\nright {wanted.tolist() if wanted.size < 4 else wanted}"
+        return f"found {found}\nright {wanted}"

@@ -7,7 +7,6 @@ the point is left out, and the gradient is smooth around those that stay. Nothin
 
 from __future__ import annotations
 
-import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -292,10 +291,12 @@ typealias Pixel = vector<float, 2>;
 [Differentiable] T same<T : IDifferentiable>(T x) { return x; }
 [BackwardDerivative(bentBackward)] [ForwardDerivative(bentForward)] float bent(float x) { return sin(x); }
 void bentBackward(inout DifferentialPair<float> x, float g) { x = diffPair(x.p, g * (2 * cos(x.p) + 0.5)); }
-DifferentialPair<float> bentForward(DifferentialPair<float> x) { return diffPair(sin(x.p), x.d * (2 * cos(x.p) + 0.5)); }
+DifferentialPair<float> bentForward(DifferentialPair<float> x)
+{ return diffPair(sin(x.p), x.d * (2 * cos(x.p) + 0.5)); }
 [BackwardDerivative(steppedBackward)] [ForwardDerivative(steppedForward)] float stepped(float x) { return x * x; }
 void steppedBackward(inout DifferentialPair<float> x, float g) { x = diffPair(x.p, g * (1 + 0.25 * x.p)); }
-DifferentialPair<float> steppedForward(DifferentialPair<float> x) { return diffPair(x.p * x.p, x.d * (1 + 0.25 * x.p)); }
+DifferentialPair<float> steppedForward(DifferentialPair<float> x)
+{ return diffPair(x.p * x.p, x.d * (1 + 0.25 * x.p)); }
 """
 
 # ----------------------------------------------------------------------------------------------------- evaluation
@@ -389,8 +390,10 @@ def _construct(node: Node, frame: Frame) -> Any:
     values = [evaluate(part, frame) for part in node.parts]
     shape = shape_of(node.type)
     if shape is None:
-        return [_copy(v) for v in values] if element(node.type) else dict(
-            zip((key for key, _ in STRUCTS[node.type]), map(_copy, values), strict=True)
+        return (
+            [_copy(v) for v in values]
+            if element(node.type)
+            else dict(zip((key for key, _ in STRUCTS[node.type]), map(_copy, values), strict=True))
         )
     if len(values) == 1 and node.parts[0].type == "float":
         return np.broadcast_to(values[0], (*shape, frame.columns))
@@ -667,23 +670,37 @@ def measure(program: Program, inputs: Sequence[Any]) -> Measurement:
     with np.errstate(all="ignore"):
         result = call(replace(main, owner=""), arguments, frame)
         parts = [flatten(main.result, result, columns)] if main.result != "void" else []
-        parts += [
-            flatten(p.type, frame.values[p.key], columns) for p in main.parameters if p.way != "in"
-        ]
+        parts += [flatten(p.type, frame.values[p.key], columns) for p in main.parameters if p.way != "in"]
     whole = np.concatenate(parts)
     if not np.isfinite(whole).all():
         raise Rejection("not finite")
     shifted = whole[:, 1:].reshape(len(whole), count, 4)
     near = (shifted[..., 0] - shifted[..., 1]) / (2 * STEP)
     far = (shifted[..., 2] - shifted[..., 3]) / (4 * STEP)
-    if np.abs(near).max(initial=0) > 300 or np.abs(near - far).max(initial=0) > 1e-4 * (1 + np.abs(near).max(initial=0)):
+    if np.abs(near).max(initial=0) > 300 or np.abs(near - far).max(initial=0) > 1e-4 * (
+        1 + np.abs(near).max(initial=0)
+    ):
         raise Rejection("not smooth")
     return Measurement(tuple(inputs), whole[:, 0], near)
 
 
 # ----------------------------------------------------------------------------------------------------------- text
 
-_STRENGTH = {"||": 1, "&&": 2, "<": 4, "<=": 4, ">": 4, ">=": 4, "==": 3, "!=": 3, "+": 5, "-": 5, "*": 6, "/": 6, "%": 6}
+_STRENGTH = {
+    "||": 1,
+    "&&": 2,
+    "<": 4,
+    "<=": 4,
+    ">": 4,
+    ">=": 4,
+    "==": 3,
+    "!=": 3,
+    "+": 5,
+    "-": 5,
+    "*": 6,
+    "/": 6,
+    "%": 6,
+}
 
 
 def _strength(node: Node) -> int:
@@ -739,15 +756,19 @@ class Writer:
             case "cast":
                 return f"float({self._list(parts)})" if data else self.expression(parts[0])
             case "splat":
-                return f"{node.type}({self._list(parts)})" if data == "call" else (
-                    f"({node.type}){self.expression(parts[0], 9)}" if data else self.expression(parts[0])
+                return (
+                    f"{node.type}({self._list(parts)})"
+                    if data == "call"
+                    else (f"({node.type}){self.expression(parts[0], 9)}" if data else self.expression(parts[0]))
                 )
             case "paren":
                 return f"({self.expression(parts[0])})"
             case "detach":
                 return f"detach({self._list(parts)})"
             case "ternary":
-                return f"{self.expression(parts[0], 1)} ? {self.expression(parts[1], 1)} : {self.expression(parts[2])}"
+                return (
+                    f"{self.expression(parts[0], 1)} ? {self.expression(parts[1], 1)} : {self.expression(parts[2])}"
+                )
             case "select":
                 return f"select({self._list(parts)})"
             case "call":
@@ -851,7 +872,11 @@ def function_text(function: Function) -> str:
         text = text.replace(f" {function.name}(", f" {function.name}<T : I{owner}>(", 1)
     if function.form == "macro":
         lines = text.replace(function.name, "NAME", 1).split("\n")
-        text = f"#define DEFINE_{function.name}(NAME) " + " \\\n".join(lines) + f"\nDEFINE_{function.name}({function.name})"
+        text = (
+            f"#define DEFINE_{function.name}(NAME) "
+            + " \\\n".join(lines)
+            + f"\nDEFINE_{function.name}({function.name})"
+        )
     return text
 
 
@@ -964,7 +989,7 @@ class Variable:
     opaque: bool = False
 
 
-NAMES = "k v p q s t u w x y z m n c d e g h j l r".split()
+NAMES = ["k", "v", "p", "q", "s", "t", "u", "w", "x", "y", "z", "m", "n", "c", "d", "e", "g", "h", "j", "l", "r"]
 SPELLINGS = {"float": "Real", "float3": "Color", "float2": "Pixel"}
 
 
@@ -1139,7 +1164,9 @@ class Generator:
         if kind == "float":
             table |= {"reduce": 1.5, "by hand": 0.25} if not self.plain else {"reduce": 1.0}
         elif len(shape) == 1:
-            table |= {"construct": 1.0, "vector": 1.2, "splat": 0.3} if not self.plain else {"vector": 0.6, "splat": 0.4}
+            table |= (
+                {"construct": 1.0, "vector": 1.2, "splat": 0.3} if not self.plain else {"vector": 0.6, "splat": 0.4}
+            )
         else:
             table = {"arithmetic": 3, "matrix": 1.5, "construct": 1.0, "choose": 0.4, "call": 0.5, "negative": 0.3}
             if "negative matrix" in self.without:
@@ -1197,10 +1224,14 @@ class Generator:
         left = self.expression(kinds[0], depth - 1)
         right = self.expression(kinds[1], depth - 1)
         if data == "/" and self.chance(0.7):
-            square = Node("arithmetic", right.type, (right, right), "*") if self.chance(0.5) else (
-                Node("intrinsic", right.type, (right,), "exp")
+            square = (
+                Node("arithmetic", right.type, (right, right), "*")
+                if self.chance(0.5)
+                else (Node("intrinsic", right.type, (right,), "exp"))
             )
-            right = Node("arithmetic", right.type, (square, Node("literal", "float", (), self.pick(["0.5", "1.5"]))), "+")
+            right = Node(
+                "arithmetic", right.type, (square, Node("literal", "float", (), self.pick(["0.5", "1.5"]))), "+"
+            )
         if left.kind == "literal" and right.kind != "literal" and self.chance(0.3) and left.type == "float":
             left = replace(left, data=self.pick(["2", "1", "3"]))
         elif right.kind == "literal" and left.kind != "literal" and self.chance(0.3) and right.type == "float":
@@ -1359,9 +1390,13 @@ class Generator:
     def argument(self, p: Parameter, depth: int) -> Node:
         if p.type == "int":
             return self.index(p_high(p) + 1)
-        return self.expression(p.type, min(depth - 1, 2)) if shape_of(p.type) is not None else (
-            self.read(p.type)
-            or Node("call", p.type, tuple(self.leaf(k) for _, k in members(p.type)), self.maker(p.type))
+        return (
+            self.expression(p.type, min(depth - 1, 2))
+            if shape_of(p.type) is not None
+            else (
+                self.read(p.type)
+                or Node("call", p.type, tuple(self.leaf(k) for _, k in members(p.type)), self.maker(p.type))
+            )
         )
 
     def helper(self, kind: str, ways: bool = False) -> Function:
@@ -1386,7 +1421,7 @@ class Generator:
         return made
 
     def function(self, name: str, kind: str, ways: bool, form: str) -> Function:
-        owner, fields, extra, place = "", (), (), ""
+        owner, fields, place = "", (), ""
         parameters: list[Parameter] = []
         if form in ("method", "mutating"):
             owner = self.pick(["Pair", "Ray", "Tree", "Lens", "Leaf", "Row"])
@@ -1408,12 +1443,22 @@ class Generator:
             if self.level and self.chance(0.12):
                 parameters.append(Parameter(self.key(), self.fresh(), "int", spelling=""))
                 continue
-            kinds = {"float": 5.0, "float2": 1.5, "float3": 2.5, "float[3]": 0.4, "Pair": 0.3, "Ray": 0.3, "float2x2": 0.4}
+            kinds = {
+                "float": 5.0,
+                "float2": 1.5,
+                "float3": 2.5,
+                "float[3]": 0.4,
+                "Pair": 0.3,
+                "Ray": 0.3,
+                "float2x2": 0.4,
+            }
             parameters.append(self.parameter(self.type(kinds), "in"))
         if ways:
             for _ in range(self.random.randint(1, 2)):
                 way = self.pick(["out", "inout", "inout"])
-                t = self.type({"float": 4, "float2": 1, "float3": 2, "Pair": 0.5, "float[3]": 0.4, "Leaf": 0.2, "float2x2": 0.3})
+                t = self.type(
+                    {"float": 4, "float2": 1, "float3": 2, "Pair": 0.5, "float[3]": 0.4, "Leaf": 0.2, "float2x2": 0.3}
+                )
                 parameters.append(self.parameter(t, way))
             self.random.shuffle(parameters)
         body = self.body(parameters, kind, self.random.randint(0, 3))
@@ -1625,7 +1670,9 @@ class Generator:
         scope = list(self.scope)
         numbers = [v for v in self.scope if v.type == "int"]
         key, name = self.key(), self.fresh()
-        way = self.weighted({"constant": 4, "down": 0.7, "end": 2.0 if numbers else 0, "start": 0.5 if numbers else 0})
+        way = self.weighted(
+            {"constant": 4, "down": 0.7, "end": 2.0 if numbers else 0, "start": 0.5 if numbers else 0}
+        )
         count = self.random.randint(1, 4)
         low, high = Node("literal", "int", (), 0), Node("literal", "int", (), count)
         order, step, most = "<", 1, count + self.random.randint(0, 2)
@@ -1652,7 +1699,7 @@ class Generator:
         carried = self.assignment()
         self.loops -= 1
         self.scope = scope
-        body = Node("block", "", tuple([*lines, *carried]))
+        body = Node("block", "", (*lines, *carried))
         return [Node("for", "", (low, high, body), (key, name, order, step, most, attribute))]
 
     def while_loop(self, depth: int) -> list[Node]:
@@ -1685,16 +1732,18 @@ class Generator:
         cases: list[int | None] = list(range(self.random.randint(1, 3)))
         if self.chance(0.7):
             cases.append(None)
-        bodies = tuple(
-            self.block(1, 0, (lambda: [self.returned(1)]) if self.chance(0.2) else None) for _ in cases
-        )
+        bodies = tuple(self.block(1, 0, (lambda: [self.returned(1)]) if self.chance(0.2) else None) for _ in cases)
         self.loops = loops
         return [Node("switch", "", (Node("variable", "int", (), (v.key, v.name)), *bodies), tuple(cases))]
 
     def run(self) -> list[Node]:
         """A call for what it writes."""
         known = [f for f in self.helpers if any(p.way != "in" for p in f.parameters) or f.form == "mutating"]
-        f = self.pick(known) if known and self.chance(0.5) else self.helper(self.pick(["void", "void", "float"]), True)
+        f = (
+            self.pick(known)
+            if known and self.chance(0.5)
+            else self.helper(self.pick(["void", "void", "float"]), True)
+        )
         lines: list[Node] = []
         parts = []
         wanted = [*([(f.owner, "inout")] if f.owner else []), *((p.type, p.way) for p in f.parameters)]
@@ -1719,11 +1768,11 @@ class Generator:
             parts.append(Node("variable", kind, (), (v.key, v.name)))
         # An argument that is read beside one that is written makes the order of both matter.
         for n, part in enumerate(parts):
-            if part.kind != "variable" or part.data[0] not in used:
-                if any(x.kind == "variable" and x.data[0] in used for x in nodes_of(part)):
-                    made = self.declared(part.type, 1, part)
-                    lines.append(made)
-                    parts[n] = Node("variable", part.type, (), made.data[:2])
+            written = part.kind == "variable" and part.data[0] in used
+            if not written and any(x.kind == "variable" and x.data[0] in used for x in nodes_of(part)):
+                made = self.declared(part.type, 1, part)
+                lines.append(made)
+                parts[n] = Node("variable", part.type, (), made.data[:2])
         node = Node("method" if f.owner else "call", f.result, tuple(parts), f.name)
         if f.result == "void":
             return [*lines, Node("run", "", (node,))]
@@ -1756,7 +1805,10 @@ class Generator:
     def weighted_mean(self, depth: int) -> list[Node]:
         """A sum of weights and a sum of vectors in one loop, and their quotient."""
         kind = self.pick(["float2", "float3", "float"])
-        lines = [self.declared(k, 0, Node("literal", "float", (), "0.5") if k == "float" else None) for k in ("float", kind)]
+        lines = [
+            self.declared(k, 0, Node("literal", "float", (), "0.5") if k == "float" else None)
+            for k in ("float", kind)
+        ]
         lines = [replace(line, data=(*line.data[:2], line.type)) for line in lines]
         self.scope[-2:] = [replace(v, writable=True) for v in self.scope[-2:]]
         weight, total = (Node("variable", line.type, (), line.data[:2]) for line in lines)
