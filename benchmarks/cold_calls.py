@@ -36,6 +36,7 @@ from _compilers import CXX, compile_cpp, emitted, open_session
 
 import slangpy_rt as spy
 from slangpy_rt.backends.cuda.compile import nvrtc_compile
+from slangpy_rt.backends.cuda.nvrtc_process import begin_nvrtc, compile_apart
 
 _FOLDER = os.environ["SLANGPY_RT_CACHE_DIR"]
 _ARCH = "sm_90"
@@ -219,7 +220,8 @@ def _opened(device: str, name: str, text: str, many: int) -> tuple[spy.Module, s
     opened = spy.Device(device)
     if device == "null":
         # Its own method returns the CUDA text.
-        opened.backend.compile = lambda code, entry: nvrtc_compile(code, _ARCH)  # type: ignore[method-assign]
+        opened.backend.begin_compiler = begin_nvrtc  # type: ignore[method-assign]
+        opened.backend.compile = lambda code, entry: compile_apart(code, _ARCH)  # type: ignore[method-assign]
     head = "import mlp;\n" if "import mlp" in text else ""
     body = text.replace("import mlp;\n", "")
     source = head + "".join(body.replace("@", str(k)) for k in range(many))

@@ -1,9 +1,9 @@
 """What every test shares: the devices, the rule for what a device may lack, and a kernel cache of its own.
 
 A backend that is absent is left out, unless ``--backend`` or ``SLANGPY_RT_REQUIRE`` ("cpu,vulkan") names it:
-then its tests fail. The same goes for ``dxc``, a compiler. A capability that is absent skips a test only if
-``UNSUPPORTED`` gives the reason in writing. pytest-xdist runs the tests in several processes; each has devices and a
-cache of its own. Nothing here is a test.
+then its tests fail. The same goes for ``dxc`` and ``nvrtc13``, compilers. A capability that is absent skips a test
+only if ``UNSUPPORTED`` gives the reason in writing. pytest-xdist runs the tests in several processes; each has
+devices and a cache of its own. Nothing here is a test.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from slangpy_rt.backends.extras import MappedMemory  # noqa: E402
 from slangpy_rt.core.memory import give_back_freed  # noqa: E402
 from tests.depth import MARKERS, is_deep, mark_left_out, part_of, read_part  # noqa: E402
 from tests.dxc import Dxc  # noqa: E402
+from tests.processes import fitting, free_memory  # noqa: E402
 
 # (backend, capability) -> why it will never be there. A gap without an entry fails.
 UNSUPPORTED = {
@@ -176,6 +177,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Let pytest-xdist start no more processes than a GPU has memory for, however many were asked for."""
+    fit = fitting(free_memory()) if getattr(config.option, "numprocesses", None) else None
+    if fit:
+        config.option.maxprocesses = min(config.option.maxprocesses or fit, fit)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes long, unless it was asked for by ``--deep`` or by its own name, or keep a part of it."""
     mark_left_out(items, _chosen(config))
@@ -247,6 +256,27 @@ def dxc() -> Dxc:
     return Dxc(path)
 
 
+@pytest.fixture(scope="session")
+def slangpy_on_vulkan() -> None:
+    """A Vulkan device for SlangPy itself, which has no other device on machines without a GPU."""
+    if not any(info.type == "vulkan" and info.available for info in spy.devices()):
+        if "vulkan" in _required():
+            pytest.fail("vulkan is required and absent")
+        pytest.skip("no Vulkan device for SlangPy")
+
+
+@pytest.fixture(scope="session")
+def nvrtc_13() -> str:
+    """The library of NVRTC 13.0, where ``SLANGPY_RT_NVRTC_13`` says that there is one."""
+    path = os.environ.get("SLANGPY_RT_NVRTC_13")
+    if not path:
+        reason = "SLANGPY_RT_NVRTC_13 names no library of NVRTC 13.0; CONTRIBUTING.md says where to get one"
+        if "nvrtc13" in _required():
+            pytest.fail(f"nvrtc13 is required and absent: {reason}")
+        pytest.skip(reason)
+    return path
+
+
 @pytest.fixture(scope="module")
 def internal_names() -> Iterator[None]:
     """The modules of a test use names that are slangpy_rt's own, and are compiled in this process."""
@@ -306,7 +336,7 @@ def _chosen(config: pytest.Config) -> list[str]:
 @lru_cache(maxsize=1)
 def _tested() -> list[str]:
     """Backends of a run that names none; asking the drivers takes 14 ms, and each of 800 tests is given them."""
-    required = [name for name in _required() if name != "dxc"]
+    required = [name for name in _required() if name not in ("dxc", "nvrtc13")]
     # The same hardware another way; asked for by name.
     present = [d.type for d in spy.devices() if d.available and not d.type.startswith("rhi-")]
     return list(dict.fromkeys([*required, *present]))

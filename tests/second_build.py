@@ -5,8 +5,8 @@
 
 The wheel of ``tests/second_build.txt`` is downloaded into a folder that is kept, and ``SLANGPY_RT_SLANG_LIB`` names
 the library of the compiler in it. SPIR-V's optimizer, which that wheel lacks, is the one in slangpy's wheel. The
-table of ``doctor --compiler`` comes first. The exit status is that of pytest, or 1 if a correction is obsolete or
-does not match the build.
+table of ``doctor --compiler`` comes first. The exit status is that of pytest, or 1 if a correction has not the state
+that its record expects of this build.
 """
 
 from __future__ import annotations

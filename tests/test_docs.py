@@ -78,10 +78,8 @@ def test_code_of_other_libraries_is_python(name: str) -> None:
 
 
 @deep
-def test_code_of_slangpy_prints_the_same(tmp_path: Path) -> None:
+def test_code_of_slangpy_prints_the_same(tmp_path: Path, slangpy_on_vulkan: None) -> None:
     """Its half of the guide runs with SlangPy itself, where there is a Vulkan device."""
-    if not any(info.type == "vulkan" and info.available for info in spy.devices()):
-        pytest.skip("no Vulkan device for SlangPy")
     blocks = _BLOCK.findall((ROOT / "docs" / "from-slangpy.md").read_text(encoding="utf-8"))
     kinds = [kind for kind, _ in blocks]
     (tmp_path / "example.slang").write_text(blocks[kinds.index("slang")][1], encoding="utf-8")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.depth import deep
+from tests.nowhere import NOWHERE
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Vulkan drivers are hidden by other means there")
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Vulkan drivers 
 
 def run(*options: str, **environment: str) -> tuple[int, str]:
     """One test of the suite in a process that finds no Vulkan driver."""
-    hidden = {"VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent", "SLANGPY_RT_REQUIRE": ""}
+    hidden = {"VK_DRIVER_FILES": NOWHERE, "VK_ICD_FILENAMES": NOWHERE, "SLANGPY_RT_REQUIRE": ""}
     command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "-vv", "--deep", *options]
     found = subprocess.run(
         [*command, "tests/conformance/test_calls.py", "-k", "test_numbers_give_a_number"],
@@ -33,7 +34,8 @@ def run(*options: str, **environment: str) -> tuple[int, str]:
 def test_an_absent_backend_is_left_out() -> None:
     code, output = run()
     assert code in (0, pytest.ExitCode.NO_TESTS_COLLECTED)
-    assert "test_numbers_give_a_number[vulkan" not in output and "no driver is installed" in output
+    assert "test_numbers_give_a_number[vulkan" not in output
+    assert "no driver is installed" in output or "no Vulkan loader" in output
 
 
 @deep

@@ -32,6 +32,7 @@ from slangpy_rt.core.dtypes import (
     atomic_of,
     cast,
     convertible,
+    holds_own_container,
     is_bfloat16,
     is_own_bfloat16,
     scalars_of,
@@ -203,6 +204,11 @@ def stored_as(where: str, type_: SlangType) -> Storage:
         raise UnsupportedError(
             f"{where}: '{type_.name}' is the type of elements of whole arrays; declare float, which takes and "
             "returns arrays of bfloat16 element by element."
+        )
+    if found is None and holds_own_container(type_):
+        raise UnsupportedError(
+            f"{where}: '{type_.name}' holds a whole array, and there are no arrays of such structs; pass one dict, "
+            "whose other fields may be arrays that the call runs along."
         )
     if found is None:
         raise UnsupportedError(

@@ -12,8 +12,11 @@ from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 
 _LIMITS = {
-    "int": (-(2**31), 2**31 - 1), "uint": (0, 2**32 - 1), "int64_t": (-(2**63), 2**63 - 1), "uint64_t": (0, 2**64 - 1),
-}  # fmt: skip
+    "int": (-(2**31), 2**31 - 1),
+    "uint": (0, 2**32 - 1),
+    "int64_t": (-(2**63), 2**63 - 1),
+    "uint64_t": (0, 2**64 - 1),
+}
 
 
 class call_id(Generator):

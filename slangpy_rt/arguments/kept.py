@@ -15,6 +15,7 @@ import numpy as np
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter
 from slangpy_rt.arguments.computed import Generator
+from slangpy_rt.arguments.stand_ins import PLAIN
 from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.value_ref import ValueRef
@@ -36,6 +37,8 @@ def copied(value: Any) -> Any:
 
     Device arrays are returned with their memory of now, whose contents may change.
     """
+    if type(value) in PLAIN:
+        return value
     if isinstance(value, (NDBuffer, Generator)):
         return rebuilt(value, copied)
     if isinstance(value, DiffPair):

@@ -14,16 +14,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from slangpy_rt.arrays.layout import Laid
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.value_ref import ValueRef
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.structs import fields_of
 from slangpy_rt.core.wording import class_in_words, in_words
-from slangpy_rt.textures.texture import Texture
 
 # A stand-in may stand for another one; this ends the search for one that stands for itself.
 _DEEPEST = 32
-_PLAIN = frozenset({bool, int, float, str, type(None)})
+# Types of values that hold no others.
+PLAIN = frozenset({bool, int, float, str, type(None)})
 
 
 class Asked(NamedTuple):
@@ -100,9 +101,11 @@ def arrays_in(value: Any) -> Iterator[NDBuffer]:
 def memory_in(value: Any) -> Iterator[Any]:
     """Yield the device arrays and the textures in a value, those inside of stand-ins too."""
     kind = type(value)
-    if isinstance(value, (NDBuffer, Texture)):
-        yield value
-    elif kind not in _PLAIN and not isinstance(value, np.ndarray):
+    if isinstance(value, (NDBuffer, Laid)):
+        # A Sampler has no memory.
+        if isinstance(value, NDBuffer) or hasattr(value, "buffer"):
+            yield value
+    elif kind not in PLAIN and not isinstance(value, np.ndarray):
         if stands_in(kind):
             value = meant_by(value)
         elif isinstance(value, ValueRef):
@@ -131,7 +134,7 @@ def _plain(value: Any, place: int, asked: list[Asked], depth: int) -> Any:
         asked.append(Asked(place, value, meant))
         return _plain(meant, place, asked, depth + 1)
     if sort == "sequence":
-        if set(map(type, value)) <= _PLAIN:
+        if set(map(type, value)) <= PLAIN:
             return value
         return _same(value, list(value), place, asked, depth, kind)
     if sort == "mapping":
@@ -147,7 +150,7 @@ def _plain(value: Any, place: int, asked: list[Asked], depth: int) -> Any:
 @lru_cache(maxsize=1024)
 def _sort(kind: type) -> str:
     """Return where stand-ins may be in values of a type."""
-    if kind in _PLAIN or issubclass(kind, (np.ndarray, np.generic)):
+    if kind in PLAIN or issubclass(kind, (np.ndarray, np.generic)):
         return "whole"
     if stands_in(kind):
         return "stand-in"

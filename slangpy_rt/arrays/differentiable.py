@@ -57,7 +57,7 @@ class NDDifferentiableBuffer(NDBuffer):
         carrying = self._carrying(grad, grad)
         self.layout, self._grads = carrying.layout, carrying._grads
 
-    def with_gradients_of(self, where: str, grad_in: Any, grad_out: Any) -> NDDifferentiableBuffer:
+    def _with_pickled(self, where: str, grad_in: Any, grad_out: Any) -> NDDifferentiableBuffer:
         if grad_out is not grad_in or not has_floats(self.layout.element):
             raise BindError(f"{where}: {self.summary} is damaged: it has not one gradient. Write the pickle again.")
         check_gradient(where, "grad", self, grad_in)

@@ -68,6 +68,8 @@ def memory_of(device: DeviceCore, value: Any) -> Memory:
         If the device cannot reach it, or Slang has no such element type.
     """
     told = _checked_interface(value)
+    if told is None:
+        _require_dlpack(value)
     kind, index = place_of(value)
     there = device.caps.dlpack_device == CUDA and index in (None, device.index)
     if kind not in (CUDA, _MANAGED) or not there:
@@ -134,8 +136,7 @@ def taken(device: DeviceCore, value: Any) -> Import:
     BindError
         If DLPack cannot share the memory.
     """
-    if not hasattr(value, "__dlpack__"):
-        raise BindError(f"{class_in_words(value)}, which has no __dlpack__ to share its memory by.")
+    _require_dlpack(value)
     check_memory(value)
     stream = device.backend.queue.handle or LEGACY
     try:
@@ -155,6 +156,12 @@ def taken(device: DeviceCore, value: Any) -> Import:
             # The main queue now waits for more work, and queues that wait for the main queue have to wait for it too.
             order.order_use(order.main, (), ())
     return found
+
+
+def _require_dlpack(value: Any) -> None:
+    """Refuse an array without DLPack."""
+    if not hasattr(value, "__dlpack__"):
+        raise BindError(f"{class_in_words(value)}, which has no __dlpack__ to share its memory by.")
 
 
 def _facts(

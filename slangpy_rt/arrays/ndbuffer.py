@@ -403,7 +403,7 @@ class NDBuffer:
         out._grads = grad_in, grad_out
         return out
 
-    def with_gradients_of(self: A, where: str, grad_in: Any, grad_out: Any) -> A:
+    def _with_pickled(self: A, where: str, grad_in: Any, grad_out: Any) -> A:
         """Return the same memory with the gradients that a pickle held, which are checked; an NDBuffer has none.
 
         Raises

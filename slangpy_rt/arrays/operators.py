@@ -53,7 +53,7 @@ def _on_right(name: str) -> Callable[[A, Any], A]:
     return operator
 
 
-def _power(operator: Callable[[A, Any], A]) -> Callable[..., A]:
+def _power(operator: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """Return an operator that refuses the third argument of Python's ``pow``."""
 
     def power(self: Any, other: Any, *modulus: Any) -> Any:

@@ -44,7 +44,7 @@ def array_of_state(
     BindError
         If an item is of another type, or they do not agree with each other.
     """
-    if not isinstance(kind, type) or not hasattr(kind, "with_gradients_of"):
+    if not isinstance(kind, type) or not hasattr(kind, "_with_pickled"):
         raise damaged("an array", f"its class is {in_words(kind)}; Tensor or NDBuffer was expected")
     device = a_device("pickle", device)
     type_ = _element(element)
@@ -52,7 +52,7 @@ def array_of_state(
     values = check_values(f"a {kind.__name__} of '{type_.name}'", values, layout.numpy_dtype, layout.full_shape)
     made = new_array(layout)
     device.upload(made.buffer, made.address, values)
-    return made.with_gradients_of("pickle", into, out)
+    return made._with_pickled("pickle", into, out)
 
 
 def _element(element: Any) -> SlangType:

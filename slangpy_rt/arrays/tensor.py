@@ -283,7 +283,7 @@ class Tensor(Operators):
             grad_in = grad_out = type(self).zeros(self.device, self.shape, gradient_type(self.layout.element))
         return self._with_checked(where, grad_in, grad_out)
 
-    def with_gradients_of(self: T, where: str, grad_in: Any, grad_out: Any) -> T:
+    def _with_pickled(self: T, where: str, grad_in: Any, grad_out: Any) -> T:
         return self if grad_in is None and grad_out is None else self._with_checked(where, grad_in, grad_out)
 
     def _with_checked(self: T, where: str, grad_in: Any, grad_out: Any) -> T:

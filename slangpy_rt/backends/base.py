@@ -344,14 +344,19 @@ class Backend(ABC):
     def toolchain(self) -> str:
         """Return name, version and flags of everything that ``compile`` uses. They are part of every cache key."""
 
+    def begin_compiler(self) -> None:  # noqa: B027 - a compiler that loads at once needs none
+        """Let what ``compile`` uses begin to load, if that takes long; the caller runs Slang meanwhile."""
+
     @abstractmethod
     def compile(self, code: bytes, entry: str) -> bytes:
         """Compile what Slang emitted to a binary. The result depends on nothing else, so that the caller caches it.
 
+        The compiler runs where an interrupt ends it, and ends it when it takes longer than ``CONFIG.build_seconds``.
+
         Raises
         ------
         CompileError
-            If the native compiler refuses the code.
+            If the native compiler refuses the code, or takes too long.
         UnsupportedError
             If there is no native compiler.
         """

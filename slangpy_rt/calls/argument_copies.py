@@ -230,6 +230,15 @@ class ArgumentCopies:
                     "function may write there; pass a Tensor."
                 )
             return Constant(given, bound.type.name, "a pointer has no gradient")
+        whole = bound.mode in ("tensor", "pointer") and bound.access == "in" and not bound.shape
+        if (
+            whole
+            and isinstance(value, NDBuffer)
+            and not (has_floats(value.dtype) and "DiffTensor<" in bound.type.name)
+        ):
+            # Only read, and maybe large.
+            plain = value.detach() if isinstance(value, Tensor) else value
+            return Constant(plain, bound.type.name, f"'{bound.type.name}' has no gradient; a DiffTensor has")
         return self._leaf(name, bound, value, given, pair)
 
     def _leaf(self, name: str, bound: Bound, value: Any, given: Any, pair: bool) -> Node:

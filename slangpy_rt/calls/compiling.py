@@ -16,6 +16,7 @@ from slangpy_rt.calls.function import Function
 from slangpy_rt.calls.raw_kernel import Kernel
 from slangpy_rt.core.checks import short_traceback
 from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.jobs import Jobs
 from slangpy_rt.core.wording import in_words
 
 
@@ -53,10 +54,15 @@ def compile(calls: Iterable[partial[Any]], /) -> None:
             _owner(call).bind(*call.args, **call.keywords)
 
     # A thread waits for a compiler in another process most of the time, so one more than processors keeps them busy.
-    pool = ThreadPoolExecutor(max(1, min(len(listed), (os.cpu_count() or 1) + 1)), "slangpy_rt-compile")
+    jobs = Jobs()
+    threads = max(1, min(len(listed), (os.cpu_count() or 1) + 1))
+    pool = ThreadPoolExecutor(threads, "slangpy_rt-compile", jobs.enter)
     try:
         made = [pool.submit(prepare, call) for call in listed]
         errors = [each.exception() for each in made]
+    except BaseException:
+        jobs.stop()
+        raise
     finally:
         # After Ctrl-C what has begun is waited for, so that no thread outlives the call.
         pool.shutdown(cancel_futures=True)

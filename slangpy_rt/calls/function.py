@@ -129,23 +129,23 @@ class Function(SlangCallable):
         Parameters
         ----------
         *args, **named
-            As for a call. Tensors, NumPy arrays, numbers, vectors, and dicts of these for structs get a gradient,
-            unless the parameter is ``no_diff`` or holds no floats; other arguments are constants. Gradients that a
-            Tensor carries are left alone.
+            As for a call. Tensors, arrays and lists on the host, numbers, vectors, and what dicts, lists and objects
+            with fields hold of these get a gradient, unless the parameter is ``no_diff`` or holds no floats; other
+            arguments are constants. Gradients that a Tensor carries are left alone.
 
         Returns
         -------
         value : Tensor or float
             The sum: a Tensor without dimensions if an argument is an array on the device, else a number.
         gradients : dict
-            A new Tensor, a number or a vector for each argument that has a gradient, by the name of its parameter;
-            for a struct a dict of them by field.
+            A new Tensor, array, number or vector for each argument that has a gradient, by the name of its parameter;
+            for a struct a dict of them by field, for a list of parts a list.
 
         Raises
         ------
         BindError
             As a call does; also if the function is not ``[Differentiable]``, returns no float, writes to a
-            parameter, or an argument that has a gradient is a NumPy array.
+            parameter or to a whole array, or an argument that has a gradient is another library's array on a GPU.
         """
         # As for a first call: no program needs this before it.
         from slangpy_rt.calls.value_and_grad import value_and_grad

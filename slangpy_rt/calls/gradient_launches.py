@@ -147,6 +147,7 @@ class GradientLaunches:
         self._uniforms, self._names = tuple([_copied(scope, value) for value in uniforms]), names
         self._random = random
         self._prepared: dict[Any, PreparedCall] = {}
+        self._tensors: dict[Leaf, Tensor] = {}
         scope.device.synchronize()
         self.copies = ArgumentCopies(scope, found, args, most, carries, pairs)
         self.specs: set[Any] = set()
@@ -195,7 +196,7 @@ class GradientLaunches:
 
     def called(self, moved: Mapping[Leaf, Array]) -> dict[Leaf, Array]:
         """Call the function with some arguments replaced; return what it writes."""
-        args, made = self._arguments(moved, lambda leaf: None, lambda leaf: None, False)
+        args, made = self._arguments(moved, lambda leaf: None, lambda leaf: False)
         result = self._run("", args, self._kind)
         if self._result is None:
             self._result = self._result_node("_result", self.sig.returns, result)
@@ -207,8 +208,7 @@ class GradientLaunches:
         args, made = self._arguments(
             moved,
             lambda leaf: self.seeds[leaf] if leaf.writes else None,
-            lambda leaf: leaf.zeros() if leaf.reads else None,
-            True,
+            lambda leaf: leaf.reads,
         )
         type_, result = self._scope.struct(self.sig.returns), None
         if type_.kind != "void" and differentiates(self._scope, type_):
@@ -216,7 +216,7 @@ class GradientLaunches:
             result = _made(self._result, self._seeded)
         self._run("backward", args, result)
         return {
-            leaf: np.asarray(value.grad or 0, leaf.host.dtype) if leaf.pair else _host(value.grad_out)
+            leaf: _host(value.grad_out) if not leaf.pair else leaf.zeros() + (0 if value.grad is None else value.grad)
             for leaf, value in made.items()
             if leaf.carries and leaf.reads
         }
@@ -227,9 +227,8 @@ class GradientLaunches:
         """Call ``fwds`` with some arguments replaced; return what it writes, and the tangents of that."""
         args, made = self._arguments(
             moved,
-            lambda leaf: tangents.get(leaf, leaf.zeros()) if leaf.reads else None,
-            lambda leaf: leaf.zeros() if leaf.writes else None,
-            True,
+            lambda leaf: tangents.get(leaf, 0) if leaf.reads else None,
+            lambda leaf: leaf.writes,
         )
         result = self._run("forward", args, self._kind)
         written = {leaf: value for leaf, value in made.items() if leaf.writes}
@@ -244,28 +243,49 @@ class GradientLaunches:
     def _arguments(
         self,
         moved: Mapping[Leaf, Array],
-        grad_in: Callable[[Leaf], Array | None],
-        grad_out: Callable[[Leaf], Array | None],
-        carry: bool,
+        grad_in: Callable[[Leaf], Array | int | None],
+        grad_out: Callable[[Leaf], bool],
     ) -> tuple[tuple[Any, ...], dict[Leaf, Any]]:
-        """Return the arguments of a launch, and by Leaf the Tensors and DiffPairs in them."""
+        """Return the arguments of a launch, and by Leaf the Tensors and DiffPairs in them.
+
+        Parameters
+        ----------
+        moved : mapping
+            Numbers in place of an argument's own.
+        grad_in, grad_out : callable
+            Return the gradient that is read, 0 for zeros, and whether one of zeros is there to be written.
+        """
         made: dict[Leaf, Any] = {}
 
         def make(leaf: Leaf) -> Any:
             host = moved.get(leaf, leaf.host)
-            into, out = (grad_in(leaf), grad_out(leaf)) if carry and leaf.carries else (None, None)
+            into, out = (grad_in(leaf), grad_out(leaf)) if leaf.carries else (None, False)
             if leaf.pair:
-                made[leaf] = DiffPair(host.tolist(), None if into is None else into.tolist())
+                made[leaf] = DiffPair(host.tolist(), None if into is None else (leaf.zeros() + into).tolist())
                 return made[leaf]
-            tensor = self.copies.tensor(host, leaf.element)
-            if into is not None or out is not None:
+            tensor = self._tensor(leaf, host)
+            if into is not None or out:
                 kind = gradient_type(leaf.element)
-                grads = [None if grad is None else self.copies.tensor(grad, kind) for grad in (into, out)]
-                tensor = tensor.with_grads(*grads)
+                read, written = [
+                    Tensor.zeros(tensor.device, tensor.shape, kind) if wanted else None
+                    for wanted in (isinstance(into, int), out)
+                ]
+                if isinstance(into, np.ndarray):
+                    read = self.copies.tensor(into, kind)
+                tensor = tensor.with_grads(read, written)
             made[leaf] = tensor
             return tensor
 
         return self.copies.joined(make), made
+
+    def _tensor(self, leaf: Leaf, host: Array) -> Tensor:
+        """Return a Tensor of numbers; the same one for numbers that no launch changes."""
+        if host is not leaf.host or leaf.writes:
+            return self.copies.tensor(host, leaf.element)
+        found = self._tensors.get(leaf)
+        if found is None:
+            found = self._tensors[leaf] = self.copies.tensor(host, leaf.element)
+        return found
 
     def _seeded(self, leaf: Leaf) -> Tensor:
         """Return an array for a result, with the gradient that ``bwds`` reads."""

@@ -11,6 +11,7 @@ SLANGPY_RT_SLANG_LIB   path of the Slang library to load
 SLANGPY_RT_COMPILE_IN  Python that runs the Slang compiler in a process of its own (the one that runs this); empty
                        runs the compiler in this process, which a text that the compiler cannot bear then ends
 SLANGPY_RT_COMPILE_SECONDS  of a processor that one compilation by Slang may take (60)
+SLANGPY_RT_BUILD_SECONDS  that NVRTC or the C++ compiler may take for one kernel (600)
 SLANGPY_RT_D3D12_LIB   outside of Windows: path of a library with the functions of d3d12.dll, for the d3d12 device
 SLANGPY_RT_DXC         path of DXC's library, which compiles kernels of the d3d12 device; on Windows slangpy has one
 SLANGPY_RT_CXX         C++ compiler for the cpu device; "zig" for the ziglang wheel
@@ -45,6 +46,7 @@ class Config:
     slang_lib: str | None
     compiler_python: str
     compile_seconds: int
+    build_seconds: int
     d3d12_lib: str | None
     dxc: str | None
     cxx: str | None
@@ -72,6 +74,7 @@ def read_config(env: Mapping[str, str]) -> Config:
         slang_lib=env.get("SLANGPY_RT_SLANG_LIB"),
         compiler_python=env.get("SLANGPY_RT_COMPILE_IN", _interpreter()),
         compile_seconds=_number(env, "SLANGPY_RT_COMPILE_SECONDS", 60, 1),
+        build_seconds=_number(env, "SLANGPY_RT_BUILD_SECONDS", 600, 1),
         d3d12_lib=env.get("SLANGPY_RT_D3D12_LIB"),
         dxc=env.get("SLANGPY_RT_DXC"),
         cxx=env.get("SLANGPY_RT_CXX"),

@@ -78,6 +78,20 @@ def is_own_bfloat16(type_: SlangType) -> bool:
     return type_.kind == "struct" and type_.name == BFLOAT16.name and [f.name for f in type_.fields] == ["_spy_bits"]
 
 
+def _is_own_container(type_: SlangType) -> bool:
+    """Tell whether a struct is one of ours that holds a whole array, such as ``Tensor<float, 2>``: an address."""
+    return bool(type_.arguments) and type_.fields[0].name.startswith("_spy_")
+
+
+def holds_own_container(type_: SlangType) -> bool:
+    """Tell whether a struct has a field, or a field of a field, that holds a whole array."""
+    if type_.kind == "array" and type_.element is not None:
+        return holds_own_container(type_.element)
+    if type_.kind != "struct" or not type_.fields:
+        return False
+    return _is_own_container(type_) or any(holds_own_container(field.type) for field in type_.fields)
+
+
 def atomic_of(type_: SlangType) -> SlangType | None:
     """Return T of Slang's ``Atomic<T>``, which lies in memory as T does; None for any other type."""
     return type_.element if type_.kind == "atomic" else None
@@ -103,10 +117,14 @@ def _named(name: str) -> SlangType | None:
     if name == BFLOAT16.name:
         return BFLOAT16
     if generic := _GENERIC.match(name):
-        scalar = _named(generic["scalar"])
+        inner_type = _named(generic["scalar"])
         sizes = "x".join(filter(None, (generic["rows"], generic["columns"])))
-        known = scalar is not None and scalar.kind == "scalar" and (generic["columns"] is None) == (name[0] == "v")
-        return _named(f"{scalar.name}{sizes}") if known and scalar else None
+        known = (
+            inner_type is not None
+            and inner_type.kind == "scalar"
+            and (generic["columns"] is None) == (name[0] == "v")
+        )
+        return _named(f"{inner_type.name}{sizes}") if known and inner_type else None
     if name.startswith("Array<") and name.endswith(">"):
         inner, _, size = name[len("Array<") : -1].rpartition(",")
         return _named(f"{inner}[{size.strip()}]") if inner.strip() else None
@@ -149,6 +167,8 @@ def element_type(where: str, dtype: Any) -> SlangType:
             own = np.dtype(dtype)
             name = slang_scalar(own)
             found = scalar_type(name) if name else BFLOAT16 if is_bfloat16(own) else None
+    if found is not None and holds_own_container(found):
+        raise BindError(f"{where}: dtype '{found.name}' holds a whole array, which elements of arrays cannot.")
     if found is None or storage(found) is None:
         similar = isinstance(dtype, str) and dtype.rstrip("0123456789x") not in NUMPY_OF
         raise BindError(
@@ -242,7 +262,7 @@ def storage(type_: SlangType) -> Storage | None:
         # An enum is stored through its scalar, which arrays of enums cannot be.
         if inner is not None and type_.element.kind != "enum":
             return Storage(inner.scalar, type_.shape + inner.dims, inner.dtype, inner.struct)
-    if type_.kind == "struct" and type_.fields and not is_own_bfloat16(type_):
+    if type_.kind == "struct" and type_.fields and not is_own_bfloat16(type_) and not _is_own_container(type_):
         fields = [(f.name, storage(f.type)) for f in type_.fields]
         if all(s is not None for _, s in fields):
             dtype = np.dtype([(name, s.dtype, s.dims) for name, s in fields if s], align=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from slangpy_rt.arrays.operators import RECORDER
@@ -68,8 +69,7 @@ class Image:
         self.texels: Any = self._pyramid.base
         recorder = RECORDER.get()
         if recorder is not None and self._pyramid.is_copy and texels.grad_out is not None:
-            total, own = texels.grad_out, self.texels.grad_out
-            recorder.note((texels,), (self.texels,), lambda: total.__iadd__(own))
+            recorder.note((texels,), (self.texels,), partial(_add, texels.grad_out, self.texels.grad_out))
 
     def __getstate__(self) -> dict[str, Any]:
         state = {n: v for n, v in self.__dict__.items() if n not in ("_pyramid", "_wrap", "_filter", "texels")}
@@ -140,6 +140,11 @@ class Image:
         shape = " x ".join(map(str, self._pyramid.sizes[0]))
         levels = f", {self.levels} levels" if self.levels > 1 else ""
         return f"<Image of {shape} texels of {self.texels.dtype.name}{levels}>"
+
+
+def _add(total: Any, own: Any) -> None:
+    """Add the gradient of copied texels to that of the Tensor that they were copied from."""
+    total += own
 
 
 def value_of(pyramid: Pyramid, wrap: list[int], filter: int) -> dict[str, Any]:

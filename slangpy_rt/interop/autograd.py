@@ -77,6 +77,8 @@ class AutogradCall:
         self._sig = sig
         self.outs = outs
         self.plain = tensors and not outs
+        # The names of parameters and then of uniforms, in the order of the values.
+        self.labels = (*[p.name for p in sig.params[:positional]], *names, *callee.options.uniforms)
         self.returns = sig.returns.kind != "void"
         self._forward: PreparedCall | None = None
         self._kind: tuple[str, ...] = ()
@@ -137,13 +139,6 @@ class AutogradCall:
     def where(self) -> str:
         """The function, for messages."""
         return str(self._sig)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The names of parameters and then of uniforms, in the order of the values."""
-        return (
-            *[p.name for p in self._sig.params[: self._positional]], *self._names, *self._callee.options.uniforms
-        )  # fmt: skip
 
     def written(self, values: tuple[Any, ...]) -> set[int]:
         """Return the indices, among the call's values, of those that it writes."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from slangpy_rt.arguments.kept import copied
+from slangpy_rt.arguments.stand_ins import PLAIN
 from slangpy_rt.interop.unchanged import Unchanged
 
 NO_SECOND = "Slang functions have no second derivatives; this gradient depends on one's backward pass."
@@ -15,6 +16,7 @@ NO_SECOND = "Slang functions have no second derivatives; this gradient depends o
 _WRITTEN: Any = object()
 # Replaces a tensor that PyTorch keeps.
 _OF_TORCH: Any = object()
+_WITHOUT_MEMORY = PLAIN | {object}
 
 
 class Apply(torch.autograd.Function):
@@ -40,7 +42,8 @@ class Apply(torch.autograd.Function):
         ctx.save_for_backward(*[v for v, o in zip(values, ctx.others, strict=True) if o is _OF_TORCH], *also)
         found = call.forward(stream, values, uniforms)
         others = zip(call.labels, (*ctx.others, *kept), strict=True)
-        ctx.unchanged = Unchanged(call.where, (*others, *call.also))
+        held = [(name, v) for name, v in (*others, *call.also) if type(v) not in _WITHOUT_MEMORY]
+        ctx.unchanged = Unchanged(call.where, held) if held else None
         if call.outs:
             ctx.mark_dirty(*[values[k] for k in call.outs])
         whole = [t for t in (found if call.outs else (found,)) if not t.is_floating_point()]
@@ -90,7 +93,8 @@ def _backward(ctx: Any, grads: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
     call, stream, uniforms = ctx.call
     values = ctx.saved_tensors
     if ctx.others is not None:
-        ctx.unchanged.check()
+        if ctx.unchanged is not None:
+            ctx.unchanged.check()
         saved = iter(values)
         values = tuple([next(saved) if v is _OF_TORCH else v for v in ctx.others])
     wanted = tuple([k for k, needed in enumerate(ctx.needs_input_grad[3:]) if needed])

@@ -191,7 +191,7 @@ class Launcher:
         return [
             f"'{a.name}'"
             for a in self._arrays
-            if a.shape == outside.shape
+            if a.shape[: len(outside.shape)] == outside.shape
             and a.first <= outside.address - struct.unpack_from("<Q", args, a.offset)[0] <= a.last
         ]
 
@@ -211,7 +211,7 @@ class Checked(NamedTuple):
     Attributes
     ----------
     shape : tuple of int
-        The shape of what one element of the call accesses.
+        The shape of what one element of the call accesses. An access may have fewer dimensions, the first ones.
     offset : int
         Byte of the argument block at which its address is.
     first, last : int

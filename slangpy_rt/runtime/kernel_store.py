@@ -72,7 +72,11 @@ class KernelStore:
             with self._lock:
                 found = self._kernels.get(place)
             try:
-                return found or self._load(place, source, text, title, info, block, conformances)
+                if found is not None:
+                    return found
+                # Drivers compile what is loaded: a pipeline of Vulkan may take seconds, also from the disk cache.
+                with compiling(title, self._backend.name):
+                    return self._load(place, source, text, title, info, block, conformances)
             finally:
                 with self._lock:
                     self._making.pop(place, None)
@@ -115,8 +119,7 @@ class KernelStore:
             with self._cache.lock(key):
                 entry = self._entry(key)
                 if entry is None:
-                    with compiling(title, self._backend.name):
-                        binary, meta = self._compile(source, text, key, title, info, block, conformances)
+                    binary, meta = self._compile(source, text, key, title, info, block, conformances)
                     named = {"kind": "kernel", "title": title, "device": self._backend.name, "text": text}
                     self._cache.put(key, named | meta, binary)
                     return self._loaded(place, binary, info, meta)
@@ -154,6 +157,7 @@ class KernelStore:
         """Compile a kernel; return its binary and what its cache entry says of the code."""
         started = time.perf_counter()
         log(4, f"{title}:\n{text}")
+        self._backend.begin_compiler()
         try:
             compiled = source.compile(text, f"kernel_{key[:16]}", info.entry, conformances)
         except CompileError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.slang.locate import shader_directory
 
+_LOADED = time.time_ns()
 _SUFFIXES = (".py", ".pyc", ".slang", ".hpp")
 
 
@@ -28,12 +30,26 @@ def code_digest() -> str:
     inodes, which take 0.6 ms. An edit, a new installation and a restored file differ in at least one of these: the
     time of the last change of an inode cannot be set.
     """
-    return folders_digest(_folders(), DiskCache.open(cache_directory(), CONFIG.cache_size))
+    return folders_digest(_folders(), DiskCache.open(cache_directory(), CONFIG.cache_size), _LOADED)
 
 
-def folders_digest(folders: list[Path], cache: DiskCache) -> str:
-    """Return the digest of the code in folders, from the cache if their files are those that it was made of."""
+def folders_digest(folders: list[Path], cache: DiskCache, loaded: int | None = None) -> str:
+    """Return the digest of the code in folders, from the cache if their files are those that it was made of.
+
+    Parameters
+    ----------
+    folders : list of Path
+        The folders, which are searched with all below them.
+    cache : DiskCache
+        Where digests stay.
+    loaded : int, optional
+        The time, in nanoseconds, at which the process loaded the code. If a file changed after it, as in an upgrade
+        of a package that is in use, the code that runs is not the code in the files, and what it makes must not be
+        found by another process: the result is random.
+    """
     states = [(file, *_state(entry)) for file, entry in _files(folders)]
+    if loaded is not None and any(max(modified, changed) > loaded for _, _, modified, changed, _ in states):
+        return os.urandom(32).hex()
     key = cache.key("code", repr(states))
     entry = cache.get(key)
     kept = entry.meta.get("digest") if entry else None

@@ -13,13 +13,14 @@ from collections.abc import Callable
 from functools import partial, update_wrapper
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
+from slangpy_rt.core.child_process import Ended
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.paths import resolved
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import ModuleInfo
 from slangpy_rt.slang.auto_import import AutoImport
-from slangpy_rt.slang.compiler_process import CompilerProcess, Ended
+from slangpy_rt.slang.compiler_process import CompilerProcess
 from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.files import reachable
 

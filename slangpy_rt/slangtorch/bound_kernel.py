@@ -128,7 +128,8 @@ class BoundKernel:
                 ".contiguous() to make it a tensor of its own."
             )
         dispatch = self._code.dispatch(device, block, grid, values, tensors, places) if 0 not in grid else None
-        add(commands, Call(str(self._code), dispatch, None, self, None, None))
+        launcher = self._code.launcher(device, tensors, places) if dispatch is not None else None
+        add(commands, Call(str(self._code), dispatch, None, self, None, launcher))
 
     def __del__(self) -> None:
         if not self._launched:

@@ -18,8 +18,8 @@ from slangpy_rt.slangtorch.tensor_view import LONGEST
 
 # By the numbers of _spy_element in shaders/torch_host.slang.
 _DTYPES = (
-    None, torch.float32, torch.float64, torch.float16, torch.int32, torch.uint32, torch.int64, torch.uint64,
-    torch.int8, torch.uint8, torch.int16, torch.uint16, torch.bool,
+    None, torch.float32, torch.float64, torch.float16, torch.int32, getattr(torch, "uint32", None), torch.int64,
+    getattr(torch, "uint64", None), torch.int8, torch.uint8, torch.int16, getattr(torch, "uint16", None), torch.bool,
 )  # fmt: skip
 _RANK = 5
 

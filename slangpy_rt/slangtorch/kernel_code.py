@@ -6,21 +6,29 @@ import struct
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
 from slangpy_rt.backends.base import Dispatch, Kernel
 from slangpy_rt.backends.extras import Occupancy
-from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.core.errors import CompileError, OutOfBoundsError, UnsupportedError
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
+from slangpy_rt.runtime.diagnostics import Checked, Launch, Launcher
 from slangpy_rt.runtime.foreign_stream import foreign_stream
 from slangpy_rt.slangtorch.copies import Copies
 from slangpy_rt.slangtorch.devices import Place
 from slangpy_rt.slangtorch.errors import LaunchError
-from slangpy_rt.slangtorch.kernel_text import MAX_THREADS, KernelText, argument_format, kernel_text
+from slangpy_rt.slangtorch.kernel_text import (
+    MAX_THREADS,
+    KernelText,
+    address_offsets,
+    argument_format,
+    kernel_text,
+)
 from slangpy_rt.slangtorch.parameter import BoundTensor, Parameter
 from slangpy_rt.slangtorch.parameters import parameter_of
 from slangpy_rt.slangtorch.program import Program
@@ -109,7 +117,7 @@ class KernelCode:
         text = self.program.text
         return kernel_text(
             text.path, text.text, self.program.defines, self.sig.name, params, self.derivative,
-            device.backend.target, None if free else group, self.program.hidden, self.program.prelude,
+            device.backend.target, None if free else group, self.program.hidden, self.program.prelude, device.debug,
         )  # fmt: skip
 
     def home(self, params: Mapping[str, Parameter], given: Mapping[str, Any]) -> torch.device:
@@ -160,12 +168,19 @@ class KernelCode:
             # Another thread may launch it too, with copies of its own.
             values = list(values)
             copies = Copies(device, tensors, places, values)
-            device.launch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), (copies.buffer,))
+            launch = self._checking(device, tensors, places, device.launch) if device.debug else device.launch
+            try:
+                launch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), (copies.buffer,))
+            except OutOfBoundsError:
+                copies.bring_back()  # as where the kernel works in the tensors' own memory
+                raise
             copies.bring_back()
             return
         for at, tensor in zip(places, tensors):  # noqa: B905 (the keyword costs 0.1 us)
             values[at] = tensor.data_ptr()
         launch = device.launch if stream is None else foreign_stream(device, stream(None)).direct
+        if device.debug:
+            launch = self._checking(device, tensors, places, launch)
         launch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), ())
 
     def suited_threads(self, place: Place) -> int:
@@ -201,7 +216,8 @@ class KernelCode:
         plan = self._plans.get((device, False, group, grid)) or self._plan(device, False, group, grid)
         for at, tensor in zip(places, tensors, strict=True):
             values[at] = tensor.data_ptr()
-        return Dispatch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), (device.placeholder,))
+        buffers = (device.placeholder, device.diagnostics.buffer) if device.debug else (device.placeholder,)
+        return Dispatch(plan.kernel, plan.groups, plan.pack(*plan.head, *values), buffers)
 
     def load(self, device: Device, group: Triple, buffers: int = 0) -> Kernel:
         """Return the kernel as a device runs it; kernels are loaded once.
@@ -225,6 +241,29 @@ class KernelCode:
                 found = self._loaded.get(key) or self._load(*key)
                 self._loaded[key] = found
         return found
+
+    def launcher(self, device: Device, tensors: Sequence[Any], places: Sequence[int]) -> Launcher | None:
+        """Return what launches the kernel on a debug device, where accesses of these tensors are checked.
+
+        Parameters
+        ----------
+        tensors, places
+            As for ``launch``.
+        """
+        if not device.debug:
+            return None
+        parameters = [p for _, p in self.params]
+        offsets = {at: (k, offset) for k, at, offset in address_offsets(device.backend.target, parameters)}
+        arrays = []
+        for tensor, at in zip(tensors, places, strict=True):
+            k, offset = offsets[at]
+            arrays.append(Checked(self.params[k][0], tuple(tensor.shape), offset, 0, 0))
+        return Launcher(device.diagnostics, f"{self} of {self.program.text.name}", tuple(arrays), False)
+
+    def _checking(self, device: Device, tensors: Sequence[Any], places: Sequence[int], launch: Launch) -> Launch:
+        """Return a function that launches the kernel and raises OutOfBoundsError for accesses outside of tensors."""
+        launcher = self.launcher(device, tensors, places)
+        return launch if launcher is None else partial(launcher.launch, launch)
 
     def _plan(self, device: Device, straight: bool, group: Triple, grid: Triple) -> Plan:
         # Command lists, which do not copy tensors back, are told what the CPU device says.
@@ -267,7 +306,9 @@ class KernelCode:
         kernel = self.load(device, group, 0 if straight else 1)
         # Ranges have no thread groups: each thread computes its position from grid and group size.
         head = (*grid, *group) if ranged else ()
-        pack = struct.Struct(argument_format(device.backend.target, [p for _, p in self.params])).pack
+        pack = struct.Struct(argument_format(device.backend.target, [p for _, p in self.params], device.debug)).pack
+        if device.debug:
+            pack = _with_last(pack, device.diagnostics.buffer.address)
         return Plan(kernel, pack, (total, 1, 1) if ranged else grid, head)
 
     def _load(self, device: Device, group: Triple, buffers: int) -> Kernel:
@@ -279,8 +320,9 @@ class KernelCode:
         text = self.text(device, group)
         entry = "_spy_run" if target.entry == "range" else "_spy_kernel"
         title = f"{self} of {self.program.text.name}"
-        size = struct.calcsize(argument_format(target, [p for _, p in self.params]))
-        info = KernelInfo(entry, group, size, (True,) * buffers, title=title)
+        size = struct.calcsize(argument_format(target, [p for _, p in self.params], device.debug))
+        # A debug device's launches have the buffer of its diagnostics, too.
+        info = KernelInfo(entry, group, size, (True,) * (buffers + device.debug), title=title)
         source = self.program.source_on(device)
         if target.program and source.changed():
             raise CompileError(
@@ -293,3 +335,8 @@ class KernelCode:
             # Such messages say which types of devices have what the kernel needs.
             how = " loadModule has device= for that." if "device type" in str(error) else ""
             raise UnsupportedError(f"{self}: {error}{how}") from error
+
+
+def _with_last(pack: Callable[..., bytes], last: int) -> Callable[..., bytes]:
+    """Return a function that packs its values and a last one behind them."""
+    return lambda *values: pack(*values, last)

@@ -7,6 +7,7 @@ module declares anything ``public``. No text is compiled here.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -39,6 +40,8 @@ _BLOCKS = {
 }
 # The first members of a range's block: its grid and the size of its thread groups.
 _GEOMETRY = (Member("uint", 3, "I"), Member("uint", 3, "I"))
+# The last member of a block whose kernel checks accesses.
+_DIAGNOSTICS = Member("uint64_t", 0, "Q")
 MAX_THREADS = 1024
 _SIZES = {"i": 4, "I": 4, "f": 4, "q": 8, "Q": 8, "d": 8}
 
@@ -61,6 +64,7 @@ def kernel_text(
     group: tuple[int, int, int] | None,
     hidden: Collection[str] = (),
     prelude: str = "",
+    checks: bool = False,
 ) -> KernelText:
     """Write the kernel that runs a function once a thread.
 
@@ -84,6 +88,9 @@ def kernel_text(
         Names of Slang's that the module, or one that it imports, declares.
     prelude : str
         Lines at the beginning of the kernel's CUDA text.
+    checks : bool
+        Whether accesses of views are checked; the last member of the block is the address of the device's diagnostics
+        then.
 
     Raises
     ------
@@ -92,9 +99,10 @@ def kernel_text(
     """
     entry = target.entry
     members = [*(_GEOMETRY if entry == "range" else ()), *(m for _, p in params for m in p.members)]
+    members += [_DIAGNOSTICS] if checks else []
     names = [f"_spy_m{k}" for k in range(len(members))]
     values = iter(names[len(_GEOMETRY) if entry == "range" else 0 :])
-    declared, made, arguments = "", "", []
+    declared, made, arguments = "", f"    _spy_reportTo(_spy_call.{names[-1]});\n" if checks else "", []
     for k, (_, parameter) in enumerate(params):
         name = f"_spy_a{k}"
         declared += f"    {parameter.type_name} {name};\n"
@@ -121,6 +129,7 @@ def kernel_text(
         else _threads(declared + made, run, _BLOCKS[entry] if members else ("", ""), group)
     )
     constants = target.constants + (target.backward_constants if derivative == "backward" else ())
+    constants += ("export static const bool _spy_checks = true;",) if checks else ()
     ours = f"{block_struct(members, names)}\n{body}"
     check_words(function, ours, hidden)
     text = module_text(path, source, defines, target.format, constants)
@@ -212,10 +221,23 @@ def block_struct(members: Sequence[Member], names: Sequence[str]) -> str:
     return f"struct _spy_Call\n{{\n{block}}}\n" if members else ""
 
 
-def argument_format(target: Target, params: Sequence[Parameter]) -> str:
+def argument_format(target: Target, params: Sequence[Parameter], checks: bool = False) -> str:
     """Return the ``struct`` format of a kernel's argument block, in native alignment."""
     geometry = "6I" if target.entry == "range" else ""
-    return f"@{geometry}{''.join(code for p in params for code in p.codes)}"
+    return f"@{geometry}{''.join(code for p in params for code in p.codes)}{_DIAGNOSTICS.code if checks else ''}"
+
+
+def address_offsets(target: Target, params: Sequence[Parameter]) -> list[tuple[int, int, int]]:
+    """Return, for the address of each tensor in the block, the parameter's index, the value's and the offset."""
+    found, code, count = [], argument_format(target, ()), 0
+    for k, parameter in enumerate(params):
+        for at, each in enumerate(parameter.codes):
+            if at in parameter.addresses:
+                # "0Q" is the padding in front of an address.
+                found.append((k, count + at, struct.calcsize(f"{code}0Q")))
+            code += each
+        count += len(parameter.codes)
+    return found
 
 
 def _declared(member: Member, name: str) -> str:

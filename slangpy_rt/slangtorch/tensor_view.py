@@ -16,10 +16,18 @@ from slangpy_rt.slangtorch.parameter import BoundTensor, Member, Parameter
 
 RANK = 5  # MAX_RANK of shaders/slangtorch.slang
 LONGEST = 2**32 - 1
+
+
+def unsigned(bits: int, *others: torch.dtype) -> tuple[torch.dtype, ...]:
+    """Return PyTorch's unsigned dtype of 16, 32 or 64 bits, which it has from 2.3 on, and others behind it."""
+    own = getattr(torch, f"uint{bits}", None)
+    return others if own is None else (own, *others)
+
+
 _DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     "bool": (torch.bool,), "int8_t": (torch.int8,), "int16_t": (torch.int16,), "int": (torch.int32,),
-    "int64_t": (torch.int64,), "uint8_t": (torch.uint8,), "uint16_t": (torch.uint16, torch.int16),
-    "uint": (torch.uint32, torch.int32), "uint64_t": (torch.uint64, torch.int64), "half": (torch.float16,),
+    "int64_t": (torch.int64,), "uint8_t": (torch.uint8,), "uint16_t": unsigned(16, torch.int16),
+    "uint": unsigned(32, torch.int32), "uint64_t": unsigned(64, torch.int64), "half": (torch.float16,),
     "float": (torch.float32,), "double": (torch.float64,),
 }  # fmt: skip
 # After the address: rank, sizes and strides in bytes, which are one value of ``struct``.

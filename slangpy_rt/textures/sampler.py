@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import inf, isfinite
 from typing import Any
 
+import numpy as np
+
 from slangpy_rt.arrays.layout import Laid, interned
 from slangpy_rt.backends.images import Images, SamplerDesc
 from slangpy_rt.core.checks import short_tracebacks, whole
@@ -200,8 +202,11 @@ def _one(where: str, name: str, value: Any, known: tuple[str, ...]) -> str:
 
 
 def _real(where: str, name: str, value: Any) -> float:
+    # NumPy 1.25 to 2.3 convert an array of one element with a DeprecationWarning, and complex numbers with another.
+    is_array = isinstance(value, np.ndarray) and value.ndim > 0
+    refused = is_array or isinstance(value, (str, bytes, np.complexfloating))
     try:
-        found = float(value) if not isinstance(value, (str, bytes)) else inf
+        found = inf if refused else float(value)
     except (TypeError, ValueError, OverflowError):
         found = inf
     if not isfinite(found):

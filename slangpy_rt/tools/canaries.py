@@ -31,6 +31,14 @@ def compiler_verdicts(library: Library) -> list[Verdict]:
     return list(verdicts(CORRECTIONS, library, run_canary if find_compiler() else None))
 
 
+def is_expected(verdict: Verdict, build: str) -> bool:
+    """Return whether a correction is in the state that its record expects of a build of the compiler.
+
+    It is obsolete with a build that does not have the fault, and needed with the others.
+    """
+    return verdict.state in ("not tried", "needed" if build in verdict.correction.affects else "obsolete")
+
+
 def run_canary(code: bytes, count: int) -> tuple[float, ...]:
     """Compile C++ code, run its function ``canary`` and return the numbers that it writes."""
     binary = compile_library(code, Prepared(DiskCache(None, 0)))

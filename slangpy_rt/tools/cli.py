@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import slangpy_rt as spy
+from slangpy_rt.arguments.containers import container
 from slangpy_rt.backends import names
 from slangpy_rt.core.cache_entry import EntryInfo
 from slangpy_rt.core.checks import path
@@ -29,7 +30,7 @@ from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.dtypes import atomic_of, element_type, storage
 from slangpy_rt.core.errors import BindError, SlangPyRtError
 from slangpy_rt.core.shapes import as_shape
-from slangpy_rt.core.types import Param, SlangType
+from slangpy_rt.core.types import SlangType
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.tools.doctor import doctor
 from slangpy_rt.tools.editor import editor
@@ -259,7 +260,7 @@ def _explain(args: argparse.Namespace) -> int:
         for overload in function.overloads:
             print(overload)
         if args.args is None:
-            values = [_example(param) for param in function.overloads[0].params]
+            values = [_example(param.type) for param in function.overloads[0].params]
         else:
             values = [_value(text) for text in args.args]
         if isinstance(function, spy.Kernel):
@@ -275,13 +276,20 @@ def _module(device: spy.Device, file: Path) -> spy.Module:
         return spy.Module.load_from_file(device, file)
 
 
-def _example(param: Param) -> Any:
-    """Make an array of 1024 elements, or a small one for a parameter that takes a whole array."""
-    if param.type.kind == "struct" and len(param.type.arguments) == 2:
-        element, rank = param.type.arguments
-        if isinstance(element, SlangType) and isinstance(rank, int):
-            return _array(atomic_of(element) or element, (4,) * rank)
-    return _array(param.type, (1024,))
+def _example(type_: SlangType) -> Any:
+    """Make an array of 1024 elements, or a small one for a parameter that takes a whole array.
+
+    A struct with whole arrays, of which there is no array, becomes a dict of examples of its fields.
+    """
+    whole = container(type_)
+    if whole is not None:
+        element, rank, _ = whole
+        return _array(atomic_of(element) or element, (4,) * rank)
+    if storage(type_) is None and type_.kind == "struct" and type_.fields:
+        return {field.name: _example(field.type) for field in type_.fields}
+    if storage(type_) is None and type_.kind == "array" and type_.element is not None:
+        return [_example(type_.element) for _ in range(type_.shape[0])]
+    return _array(type_, (1024,))
 
 
 def _value(text: str) -> Any:

@@ -369,3 +369,30 @@ def test_errors_of_the_caller_pass_through(module: spy.Module) -> None:
             module.total(value)
     with pytest.raises(LookupError, match="mine"):
         spy.Tensor.from_numpy(module.device, Array())
+
+
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [
+        ("vector<float,3>", "float3"), ("vector< half , 4 >", "half4"), ("matrix<double, 2, 3>", "double2x3"),
+        ("vector<uint32_t,2>", "uint2"), ("vector<float, 3>[2]", "float3[2]"), (" float3 ", "float3"),
+        ("Array<vector<int, 2>, 3>", "int2[3]"), ("Array<float,4>", "float[4]"),
+    ],
+)  # fmt: skip
+def test_generic_names_of_element_types(device: spy.Device, name: str, same: str) -> None:
+    """Slang calls float3 vector<float, 3> as well, and messages of the compiler do."""
+    wanted = spy.Tensor.zeros(device, 2, same)
+    found = spy.Tensor.zeros(device, 2, name)
+    assert (found.dtype, found.layout) == (wanted.dtype, wanted.layout)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vector<float>", "vector<float,5>", "vector<float3,2>", "matrix<float,2>", "Array<,3>", "vector<float,2,2>",
+        "Array<float,0>", "Array<float>", "vector<,3>",
+    ],
+)  # fmt: skip
+def test_generic_names_that_mean_nothing(device: spy.Device, name: str) -> None:
+    with pytest.raises(spy.BindError, match="is not an element type"):
+        spy.Tensor.zeros(device, 2, name)

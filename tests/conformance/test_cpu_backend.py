@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -37,6 +38,8 @@ print(folder or "")
 @pytest.mark.parametrize("compiler", one_in(2, ["zig", "g++"]))
 def test_kernels_after_the_prelude_was_compiled(compiler: str) -> None:
     env = {**os.environ, "SLANGPY_RT_CACHE_DIR": "", "SLANGPY_RT_CXX": compiler}
+    if (importlib.util.find_spec("ziglang") if compiler == "zig" else shutil.which(compiler)) is None:
+        pytest.skip(f"{compiler} is not installed")
     if compiler == "zig":
         # It looks for the libraries of another compiler by its command.
         env["PATH"] = ""
@@ -44,6 +47,31 @@ def test_kernels_after_the_prelude_was_compiled(compiler: str) -> None:
     assert done.returncode == 0, done.stderr
     folder = done.stdout.strip()
     assert not folder or not Path(folder).exists()
+
+
+# zig by the name of clang, which crashes with an option that other kernels are faster by.
+CRASHING = """#!/bin/sh
+case "$*" in *-enable-vplan-native-path*)
+    echo "clang++: error: clang frontend command failed with exit code 133 (use -v to see invocation)" >&2
+    exit 1
+esac
+exec {zig} c++ -nostdlib++ "$@"
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a shell script")
+def test_a_compiler_that_crashes_gets_fewer_options(tmp_path: Path) -> None:
+    ziglang = pytest.importorskip("ziglang")
+    program = tmp_path / "clang++"
+    program.write_text(CRASHING.format(zig=Path(ziglang.__path__[0]) / "zig"))
+    program.chmod(0o755)
+    code = """
+import slangpy_rt as spy
+print(spy.Module.load_from_source(spy.Device("cpu"), "m", "float f(float x) { return x + 1; }").f(1.0))
+"""
+    env = {**os.environ, "SLANGPY_RT_CACHE_DIR": "", "SLANGPY_RT_CXX": str(program)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=300)
+    assert (done.stdout, done.stderr) == ("2.0\n", "")
 
 
 def run_cached(cache: Path) -> list[Path]:

@@ -105,7 +105,7 @@ Tensor<float, 1>.ElementType named(float x) { return x; }
 
 
 @pytest.fixture(scope="module")
-def oracle(tmp_path_factory: pytest.TempPathFactory) -> dict[str, npt.NDArray[Any]]:
+def oracle(tmp_path_factory: pytest.TempPathFactory, slangpy_on_vulkan: None) -> dict[str, npt.NDArray[Any]]:
     path = tmp_path_factory.mktemp("oracle") / "answers.npz"
     subprocess.run([sys.executable, "-c", ORACLE, SHARED, str(path)], check=True)
     return dict(np.load(path))

@@ -193,7 +193,7 @@ def test_instances_that_do_not_fit(device: spy.Device, module: spy.Module) -> No
 
 
 @deep
-def test_kernels_of_programs(backend_name: str, tmp_path: Path) -> None:
+def test_kernels_of_programs(backend_name: str, tmp_path: Path, slangpy_on_vulkan: None) -> None:
     (tmp_path / "filled.slang").write_text(KERNEL)
     theirs = subprocess.run(
         [sys.executable, "-c", f"""

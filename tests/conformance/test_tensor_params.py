@@ -179,3 +179,17 @@ def test_the_index_beside_broadcast_arrays(module: spy.Module) -> None:
     np.testing.assert_array_equal(module.at_id(spy.call_id(), square), x * 1000 + y * 100 + square)
     np.testing.assert_array_equal(module.at_id(spy.grid((-1, 4)), square), x * 1000 + y * 100 + square)
     np.testing.assert_array_equal(module.at_id(spy.grid((1, 4)), square), x * 1000 + square)
+
+
+def test_there_are_no_arrays_of_whole_arrays(device: spy.Device) -> None:
+    """Elements would be addresses, which nobody could write and a kernel would follow."""
+    text = "import slangpy_rt; struct S { Tensor<float, 1> t; float k; }; float f(S s) { return s.t[0] * s.k; }"
+    module = spy.Module.load_from_source(device, "arrays_of_whole_arrays", text)
+    t = spy.Tensor.ones(device, 3)
+    with pytest.raises(
+        spy.BindError, match=r"^Tensor\.zeros: dtype 'S' holds a whole array, which elements of arrays"
+    ):
+        spy.Tensor.zeros(device, 2, module.S)
+    with pytest.raises(spy.UnsupportedError, match="argument 's': 'S' holds a whole array, and there are no arrays"):
+        module.f([{"t": t, "k": 1.0}, {"t": t, "k": 2.0}])
+    assert module.f({"t": t, "k": np.float32([1, 2])}).tolist() == [1, 2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fractions
+import warnings
 from typing import Any
 
 import numpy as np
@@ -375,3 +377,20 @@ def test_streams(device: spy.Device, module: spy.Module) -> None:
     for k in range(6):
         module.add.stream((one, two)[k % 2])(texture, at, zero)
     np.testing.assert_array_equal(texture.to_numpy(), before * 64)
+
+
+@pytest.mark.parametrize("name", ["bias", "min_level", "max_level"])
+def test_numbers_of_samplers_warn_of_nothing(device: spy.Device, requires: Requires, name: str) -> None:
+    """NumPy converts arrays of one element and complex numbers with warnings, by version; samplers refuse them."""
+    requires("textures")
+    wrong = [
+        *(np.array([1.0], object), np.ones(1), np.ones((1, 1)), np.array(["3"]), np.complex64(1)),
+        *(1j, "1", b"1", [1.0], None),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for value in wrong:
+            with pytest.raises(spy.BindError, match=f"^create_sampler: {name} is .*; a number was expected"):
+                device.create_sampler(**{name: value})
+        for number in (1, 1.0, np.float32(1), np.array(1.0), np.array(1, object), fractions.Fraction(1)):
+            assert device.create_sampler(**{name: number}).desc.blends

@@ -18,6 +18,7 @@ import slangpy_rt as spy
 from slangpy_rt.backends.vulkan.backend import VulkanBackend
 from slangpy_rt.core.errors import DeviceError, DeviceLostError, OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.target import KernelInfo
+from tests.nowhere import NOWHERE
 
 __all__ = ["backend", "launch", "spirv"]  # the fixtures
 
@@ -122,10 +123,9 @@ def test_no_driver_is_one_sentence_and_an_error() -> None:
         "try: VulkanBackend()\n"
         "except SlangPyRtError as error: print(error)"
     )
-    missing = "/nowhere/driver.json"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={"VK_DRIVER_FILES": missing, "VK_ICD_FILENAMES": missing, "PYTHONPATH": ":".join(sys.path)},
+        env={"VK_DRIVER_FILES": NOWHERE, "VK_ICD_FILENAMES": NOWHERE, "PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         text=True,
         timeout=60,

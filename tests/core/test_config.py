@@ -27,6 +27,7 @@ def test_silence_gives_defaults() -> None:
         dxc=None,
         compiler_python=sys.executable,
         compile_seconds=60,
+        build_seconds=600,
         cxx=None,
         threads=os.cpu_count() or 1,
         tune="on",
@@ -48,6 +49,7 @@ def test_every_variable_is_read() -> None:
         "SLANGPY_RT_DXC": "/lib/libdxcompiler.so",
         "SLANGPY_RT_COMPILE_IN": "/bin/python3",
         "SLANGPY_RT_COMPILE_SECONDS": "7",
+        "SLANGPY_RT_BUILD_SECONDS": "8",
         "SLANGPY_RT_CXX": "zig",
         "SLANGPY_RT_THREADS": "6",
         "SLANGPY_RT_TUNE": "cached",
@@ -65,6 +67,7 @@ def test_every_variable_is_read() -> None:
         "/lib/libslang.so",
         "/bin/python3",
         7,
+        8,
         "/lib/libd3d12.so",
         "/lib/libdxcompiler.so",
         "zig",
@@ -90,6 +93,7 @@ def test_empty_numbers_are_defaults() -> None:
         ("SLANGPY_RT_LABELS", 0),
         ("SLANGPY_RT_THREADS", 1),
         ("SLANGPY_RT_COMPILE_SECONDS", 1),
+        ("SLANGPY_RT_BUILD_SECONDS", 1),
     ],
 )
 def test_a_number_that_is_none(name: str, least: int) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import slangpy_rt as spy
+from tests.nowhere import NOWHERE
 
 SLANG = """
 import slangpy_rt;
@@ -95,7 +96,7 @@ def wrong_values(world: World) -> dict[str, Any]:
         "type": int, "class": Plain, "lambda": lambda: 1, "generator": (x for x in ()), "module": np,
         "object array": np.array([None]), "text array": np.array(["a"]), "complex array": np.ones(2, complex),
         "date array": np.zeros(2, "M8[s]"), "empty array": np.zeros(0), "structured": np.zeros(2, [("q", "f4")]),
-        "ellipsis": ..., "slice": slice(None), "exception": ValueError("x"), "path": Path("/nonexistent/x"),
+        "ellipsis": ..., "slice": slice(None), "exception": ValueError("x"), "path": Path(NOWHERE, "x"),
         "other device": world.other, "closed device": world.closed, "array of another": world.theirs,
         "array of a closed": world.gone, "function": world.module.add, "struct": world.module.P,
         "list of a closed": world.gone_commands, "device": world.device, "tensor": world.tensor,

@@ -57,15 +57,15 @@ def test_every_callable_with_every_wrong_argument(
 
 
 ARGUMENTS = [
-    ["nonsense"], ["--nonsense"], ["explain"], ["explain", "/nonexistent", "f"], ["explain", ".", "f"],
+    ["nonsense"], ["--nonsense"], ["explain"], ["explain", "{none}", "f"], ["explain", ".", "f"],
     ["explain", "a\0b", "f"], ["explain", "\udc80", "f"], ["explain", "{file}", "nothing"],
     ["explain", "{file}", "a\0b"],
     ["explain", "{file}", "add", "--device", "nonsense"], ["explain", "{file}", "add", "--args", "float[", "1"],
     ["explain", "{file}", "add", "--args", "float[99999999999999999999]", "1"],
     ["explain", "{file}", "add", "--args", "9" * 5000, "1"], ["explain", "{file}", "add", "--args", "1"],
-    ["stubs", "/nonexistent"], ["stubs", "."], ["stubs", "{file}", "-o", "/nonexistent/x.pyi"], ["stubs", "a\0b"],
-    ["stubs", "{file}", "-I", "a\0b"], ["cache", "show", "nonsense"], ["cache", "export", "/nonexistent/x"],
-    ["cache", "import", "/nonexistent"], ["cache", "import", "{file}"], ["cache", "import", "."],
+    ["stubs", "{none}"], ["stubs", "."], ["stubs", "{file}", "-o", "{none}/x.pyi"], ["stubs", "a\0b"],
+    ["stubs", "{file}", "-I", "a\0b"], ["cache", "show", "nonsense"], ["cache", "export", "{none}/x"],
+    ["cache", "import", "{none}"], ["cache", "import", "{file}"], ["cache", "import", "."],
     ["cache", "export", "a\0b"], ["cache", "import", "a\0b"], ["cache", "show", "\udc80"], ["demo", "--size", "-1"],
     ["demo", "--size", "x"],
 ]  # fmt: skip
@@ -77,7 +77,7 @@ def test_the_command_line(arguments: list[str], tmp_path: Path, capfd: pytest.Ca
     file.write_text("float add(float a, float b) { return a + b; }", encoding="utf-8")
     # The device that is here without a driver.
     device = ["--device", "cpu"] if arguments[0] == "explain" and "--device" not in arguments else []
-    given = [a.replace("{file}", str(file)) for a in arguments]
+    given = [a.replace("{file}", str(file)).replace("{none}", str(tmp_path / "none")) for a in arguments]
     try:
         code = cli.main([*given[:3], *device, *given[3:]] if device else given)
     except SystemExit as error:

@@ -60,6 +60,14 @@ def test_new_removed_and_renamed_files_are_noticed(folder: Path, cache: DiskCach
     assert len(set(found)) == 4
 
 
+def test_code_that_changed_after_it_was_loaded_has_a_digest_of_its_own(folder: Path, cache: DiskCache) -> None:
+    """An upgrade under a running process: what the old code makes is not for others."""
+    first, last = 0, 1 << 62
+    plain = folders_digest([folder], cache)
+    assert folders_digest([folder], cache, last) == plain
+    assert len({plain, *(folders_digest([folder], cache, first) for _ in range(2))}) == 3
+
+
 def test_files_without_code_do_not_count(folder: Path, cache: DiskCache) -> None:
     before = folders_digest([folder], cache)
     (folder / "__pycache__").mkdir()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.core import child_process
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.memory import held_memory
 from slangpy_rt.core.target import Target
@@ -223,10 +224,8 @@ def test_a_process_that_grew_large_is_replaced(monkeypatch: pytest.MonkeyPatch) 
     session = RemoteSession(compiler, CPP)
     session.load_module("m", "m.slang", ADD)
     assert (compiler.started, len(session.functions("m", "add"))) == (1, 1)
-    told = compiler_process.receive
-    monkeypatch.setattr(
-        compiler_process, "receive", lambda s: (*a[:2], True) if isinstance(a := told(s), tuple) else a
-    )
+    told = child_process.receive
+    monkeypatch.setattr(child_process, "receive", lambda s: (*a[:2], True) if isinstance(a := told(s), tuple) else a)
     assert len(session.functions("m", "add")) == 1, "it still answers"
     monkeypatch.undo()
     assert len(session.functions("m", "add")) == 1

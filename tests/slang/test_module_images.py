@@ -39,9 +39,9 @@ class Loads:
         self.names: list[str] = []
         load = NativeSession.load
 
-        def noted(session: NativeSession, name: str, path: str, text: str) -> Any:
+        def noted(session: NativeSession, name: str, path: str, text: str, *shown: str) -> Any:
             self.names.append(name)
-            return load(session, name, path, text)
+            return load(session, name, path, text, *shown)
 
         monkeypatch.setattr(NativeSession, "load", noted)
 

@@ -405,3 +405,17 @@ def test_doctor_of_the_compiler(
     assert cli.main(["doctor", "--compiler"]) == status
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"Slang {Library(CONFIG.slang_lib).build_tag}" and lines[-1].split(maxsplit=2)[2] == said
+
+
+def test_explain_makes_examples_of_structs_with_whole_arrays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "whole.slang"
+    file.write_text(
+        "import slangpy_rt;\nstruct S { Tensor<float, 2> t; float k; }\nstruct Two { S s; int n; }\n"
+        "float f(Two two, float x) { return two.s.t[0, 0] * two.s.k * x; }"
+    )
+    assert cli.main(["explain", str(file), "f", "--device", "cpu"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("two.")]
+    assert [row[0] for row in rows] == ["two.s.t", "two.s.k", "two.n"]
+    assert rows[0][3:] == ["()", "of", "whole", "(4,", "4)", "tensor", "in"]

@@ -29,6 +29,7 @@ from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.errors import OutOfMemoryError, UnsupportedError
 from slangpy_rt.core.interrupts import apart
+from slangpy_rt.core.programs import Programs
 from slangpy_rt.core.target import Caps, KernelInfo, Target
 
 _SCALARS = frozenset(
@@ -93,8 +94,9 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
         return toolchain()
 
     def compile(self, code: bytes, entry: str) -> bytes:
+        programs = Programs(CONFIG.build_seconds)
         # ``apart``, because an interrupt could leave the temporary folder and the compiler's process behind.
-        return apart(compile_library, code, self._prepared)
+        return apart(compile_library, code, self._prepared, programs, stop=programs.stop)
 
     def load(self, binary: bytes, info: KernelInfo) -> Kernel:
         self.require_open()

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from slangpy_rt.backends.cpu.kernel import RUN_LIST, load_vector_math
 from slangpy_rt.backends.cpu.prepared import Prepared
-from slangpy_rt.core.config import CONFIG, child_environment
+from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.core.paths import absolute
+from slangpy_rt.core.programs import Programs, Result
 
 # The most bytes of local variables. Threads have stacks of 8 MiB on Linux, and an overflow ends the process.
 _LARGEST_FRAME = 4 << 20
@@ -45,6 +46,8 @@ _NO_RETURN = re.compile(
     r".*error: (?:no return statement in function returning non-void|control reaches end of non-void function|"
     r"non-void function does not return a value)"
 )
+# What clang's driver says when the compiler that it started has crashed.
+_CRASH = re.compile(r"frontend command failed|PLEASE (?:SUBMIT|ATTACH)")
 _UNKNOWN = re.compile(r"error: (?:'([A-Za-z]\w*)' was not declared|use of undeclared identifier '([A-Za-z]\w*)')")
 
 
@@ -59,15 +62,16 @@ def toolchain() -> str:
     return " ".join(map(str, (*command, *facts)))
 
 
-def compile_library(code: bytes, prepared: Prepared) -> bytes:
+def compile_library(code: bytes, prepared: Prepared, programs: Programs) -> bytes:
     """Compile the C++ that Slang emitted to a shared library, and return the library's bytes.
 
-    No interrupt may stop it.
+    No interrupt may stop it but by ``programs``.
 
     Raises
     ------
     CompileError
-        If the compiler refuses the code, or a function has a path without a return statement.
+        If the compiler refuses the code, takes too long or is stopped, or a function has a path without a return
+        statement.
     UnsupportedError
         If there is no compiler, the function's local variables exceed ``_LARGEST_FRAME`` bytes, or it uses a function
         that C++ does not have.
@@ -78,26 +82,18 @@ def compile_library(code: bytes, prepared: Prepared) -> bytes:
             "device cpu: no C++ compiler was found. Install g++ or clang++, or run `pip install 'slangpy_rt[cpu]'`, "
             "or name one in SLANGPY_RT_CXX."
         )
-    import subprocess
-
     with tempfile.TemporaryDirectory(prefix="slangpy_rt-") as folder:
         source, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
         flags = [*_FLAGS, *_machine_flags(command), *_lane_flags(command)]
-        text, using = prepared.kernel(code, command, flags, toolchain())
+        text, using = prepared.kernel(code, command, flags, toolchain(), programs)
 
-        def run(text: bytes, *more: str) -> subprocess.CompletedProcess[str]:
+        def run(text: bytes, *more: str) -> Result:
             source.write_bytes(text)
-            return subprocess.run(
-                [*command, *flags, *more, source.name, "-o", library.name, "-lm"],
-                # zig cannot parse paths that are not UTF-8, or have backslashes, in its own lists of dependencies.
-                cwd=folder,
-                capture_output=True,
-                # It quotes the folder's name, which need not be UTF-8.
-                encoding="utf-8",
-                errors="backslashreplace",
-                # Messages of g++ are searched in English.
-                env=child_environment({"LC_ALL": "C"} | (_zig_caches(folder) if command[1:] else {})),
-            )
+            # Messages of g++ are searched in English.
+            environment = {"LC_ALL": "C"} | (_zig_caches(folder) if command[1:] else {})
+            arguments = [*command, *flags, *more, source.name, "-o", library.name, "-lm"]
+            # zig cannot parse paths that are not UTF-8, or have backslashes, in its own lists of dependencies.
+            return programs.run(arguments, environment=environment, folder=folder)[0]
 
         result = run(text, *using)
         whole = code + RUN_LIST
@@ -106,8 +102,9 @@ def compile_library(code: bytes, prepared: Prepared) -> bytes:
             result = run(whole)
             if not result.returncode:
                 prepared.discard(using)
-        if result.returncode and _VPLAN in result.stderr:
-            # A later clang may have the option no more, because it does so by itself.
+        if result.returncode and _VPLAN in flags and (_VPLAN in result.stderr or _CRASH.search(result.stderr)):
+            # A later clang may have the option no more, because it does so by itself. With it, clang 22 (zig 0.17)
+            # crashes on some kernels, such as one of a deterministic device that adds up gradients of structs.
             flags = [flag for flag in flags if flag not in ("-mllvm", _VPLAN)]
             result = run(whole)
         if result.returncode and b"#ifdef SPY_MASKS" in code:
@@ -168,7 +165,8 @@ def _lane_flags(command: list[str]) -> list[str]:
     if version := _libmvec():
         flags.append(f"-DSPY_LIBMVEC={version}")
     if command[1:] or "clang" in Path(command[0]).name:
-        flags += ["-mllvm", _VPLAN, "-Wno-pass-failed"]
+        # After a crash clang would leave the text and a script among the temporary files.
+        flags += ["-mllvm", _VPLAN, "-Wno-pass-failed", "-fno-crash-diagnostics"]
         flags += ["-fveclib=libmvec"] if version else []
         # 64 steps of min and max on 2^20 floats take 20 ms of a Xeon's core for 32; without AVX-512 nothing changes.
         flags += ["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []

@@ -20,6 +20,7 @@ from typing import Any
 
 from slangpy_rt.backends.cpu.kernel import RUN_LIST
 from slangpy_rt.core.disk_cache import DiskCache
+from slangpy_rt.core.programs import Programs
 
 # The last lines of the prelude in the C++ that Slang emits.
 _MARK = b"using namespace SLANG_PRELUDE_NAMESPACE;\n#endif\n"
@@ -49,7 +50,7 @@ class Prepared:
         self._refused: set[str] = set()
 
     def kernel(
-        self, code: bytes, command: Sequence[str], flags: Sequence[str], toolchain: str
+        self, code: bytes, command: Sequence[str], flags: Sequence[str], toolchain: str, programs: Programs
     ) -> tuple[bytes, list[str]]:
         """Return the C++ text of a kernel's library and the arguments that name what was compiled before.
 
@@ -63,6 +64,8 @@ class Prepared:
             The compiler and its options.
         toolchain : str
             Everything besides `code` that changes what the compiler makes.
+        programs : Programs
+            Runs the compiler.
         """
         prelude, mark, rest = code.partition(_MARK)
         if mark and len(command) == 1 and Path(command[0]).name.startswith("g++"):
@@ -70,7 +73,7 @@ class Prepared:
             name = hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
             with self._lock:
                 folder = self._opened()
-                if self._has(folder, name, prelude + mark, command, flags):
+                if self._has(folder, name, prelude + mark, command, flags, programs):
                     return f'#include "{name}.h"\n'.encode() + rest, [f"-I{folder}", str(folder / f"{name}.o")]
         return code + RUN_LIST, []
 
@@ -98,7 +101,15 @@ class Prepared:
             self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder
 
-    def _has(self, folder: Path, name: str, prelude: bytes, command: Sequence[str], flags: Sequence[str]) -> bool:
+    def _has(
+        self,
+        folder: Path,
+        name: str,
+        prelude: bytes,
+        command: Sequence[str],
+        flags: Sequence[str],
+        programs: Programs,
+    ) -> bool:
         """Return whether both files are there; compile them if this is not the first kernel that wants them."""
         header, compiled, functions = (folder / f"{name}.{kind}" for kind in ("h", "h.gch", "o"))
         if name in self._refused:
@@ -115,7 +126,8 @@ class Prepared:
                 source.write_bytes(RUN_LIST)
                 sources = {compiled: ("-x", "c++-header", str(header)), functions: ("-c", str(source))}
                 outputs = {path: Path(made, path.name) for path in sources}
-                if not _succeed([[*command, *flags, *sources[p], "-o", str(outputs[p])] for p in sources]):
+                made_of = [[*command, *flags, *sources[p], "-o", str(outputs[p])] for p in sources]
+                if any(result.returncode for result in programs.run(*made_of)):
                     self._refused.add(name)
                     return False
                 for path, output in outputs.items():
@@ -124,15 +136,6 @@ class Prepared:
         except OSError:
             # The disk is full, or somebody empties the cache: the kernel is compiled as a whole.
             return False
-
-
-def _succeed(commands: Sequence[Sequence[str]]) -> bool:
-    """Run commands side by side; return whether all succeeded."""
-    import subprocess  # 10 ms
-
-    quiet = subprocess.DEVNULL
-    running = [subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet) for command in commands]
-    return {process.wait() for process in running} == {0}
 
 
 def _put(path: Path, content: bytes, folder: str) -> None:

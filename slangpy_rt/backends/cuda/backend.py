@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from slangpy_rt.backends.base import Backend, Buffer, Dispatch, Kernel, Recording, Shared, SharedBuffer
-from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_toolchain
+from slangpy_rt.backends.cuda.compile import nvrtc_toolchain
 from slangpy_rt.backends.cuda.context import current, keep_current, leave
 from slangpy_rt.backends.cuda.device import give_back, open_gpu, why_missing
 from slangpy_rt.backends.cuda.driver import FFI_CUDA, check, driver
@@ -23,6 +23,7 @@ from slangpy_rt.backends.cuda.graph import CudaGraph, Graphs
 from slangpy_rt.backends.cuda.images import IMAGES, CudaImages, Freed
 from slangpy_rt.backends.cuda.kernel import Modules, require_fit
 from slangpy_rt.backends.cuda.memory import ForeignBuffer, Memory
+from slangpy_rt.backends.cuda.nvrtc_process import begin_nvrtc, compile_apart
 from slangpy_rt.backends.cuda.occupancy import CudaOccupancy
 from slangpy_rt.backends.cuda.queue import CudaQueue
 from slangpy_rt.backends.cuda.staging import Staging
@@ -74,6 +75,7 @@ class CudaBackend(Backend, Records, MappedMemory, HostResults, ImportsMemory, Fo
 
     name = "cuda"
     queue: CudaQueue
+    begin_compiler = staticmethod(begin_nvrtc)
     __del__ = finalizer("_release.drop")
 
     def __init__(
@@ -126,7 +128,7 @@ class CudaBackend(Backend, Records, MappedMemory, HostResults, ImportsMemory, Fo
         return nvrtc_toolchain(self._arch)
 
     def compile(self, code: bytes, entry: str) -> bytes:
-        return nvrtc_compile(code, self._arch)
+        return compile_apart(code, self._arch)
 
     def load(self, binary: bytes, info: KernelInfo) -> Kernel:
         require_fit(info)

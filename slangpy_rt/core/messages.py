@@ -1,4 +1,4 @@
-"""Messages over the pipes to and from the compiler's process, and the exit statuses of that process.
+"""Messages over the pipes to and from a child process that compiles, and the exit statuses of that process.
 
 Values are pickled, which is safe only because one of the two processes started the other, for the same user.
 """
