@@ -99,7 +99,8 @@ def test_functions_have_what_users_write() -> None:
     whole = "\n".join(texts)
     for words in (
         "[MaxIters", "[ForceUnroll]", "while (", "do\n", "switch (", "break;", "continue;", "else if", " inout ",
-        "out ", "no_diff ", "detach(", "let ", "var ", " *= ", " /= ", ".yz", "mul(", "sincos(", "select(", "#define DEFINE",
+        "out ", "no_diff ", "detach(", "let ", "var ", " *= ", " /= ", ".yz", "mul(", "sincos(", "select(",
+        "#define DEFINE",
         "<let N : int>", "T : __BuiltinFloatingPointType", "<T : IPair>", "[mutating]", "this.", "[ForceInline]",
         "[PreferRecompute]", "[PreferCheckpoint]", "PRODUCT(", "float[3] ", "Real ", "bent(",
     ):  # fmt: skip
