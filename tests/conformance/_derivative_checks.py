@@ -1,7 +1,7 @@
 """Random differentiable functions on a device: values and derivatives beside those of ``_derivative_programs``.
 
-Each check ends in one word: ``right``; ``refused``, where an error says so; ``crash``, where the compiler ended; else what
-was wrong. It draws no functions and knows no list of functions that may fail.
+Each check ends in a verdict: ``right``; ``refused``, where an error says so; ``crash``, where the compiler ended;
+else the numbers that are wrong. It draws no functions and has no list of functions that may fail.
 """
 
 from __future__ import annotations
@@ -193,4 +193,4 @@ def check(
 
 def _shown(found: Array, wanted: Array) -> str:
     with np.printoptions(precision=5, suppress=True, linewidth=200):
-        return f"found {found.tolist() if found.size < 4 else found}\nright {wanted.tolist() if wanted.size < 4 else wanted}"
+        return f"found {found}\nright {wanted}"

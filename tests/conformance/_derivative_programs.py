@@ -291,10 +291,12 @@ typealias Pixel = vector<float, 2>;
 [Differentiable] T same<T : IDifferentiable>(T x) { return x; }
 [BackwardDerivative(bentBackward)] [ForwardDerivative(bentForward)] float bent(float x) { return sin(x); }
 void bentBackward(inout DifferentialPair<float> x, float g) { x = diffPair(x.p, g * (2 * cos(x.p) + 0.5)); }
-DifferentialPair<float> bentForward(DifferentialPair<float> x) { return diffPair(sin(x.p), x.d * (2 * cos(x.p) + 0.5)); }
+DifferentialPair<float> bentForward(DifferentialPair<float> x)
+{ return diffPair(sin(x.p), x.d * (2 * cos(x.p) + 0.5)); }
 [BackwardDerivative(steppedBackward)] [ForwardDerivative(steppedForward)] float stepped(float x) { return x * x; }
 void steppedBackward(inout DifferentialPair<float> x, float g) { x = diffPair(x.p, g * (1 + 0.25 * x.p)); }
-DifferentialPair<float> steppedForward(DifferentialPair<float> x) { return diffPair(x.p * x.p, x.d * (1 + 0.25 * x.p)); }
+DifferentialPair<float> steppedForward(DifferentialPair<float> x)
+{ return diffPair(x.p * x.p, x.d * (1 + 0.25 * x.p)); }
 """
 
 # ----------------------------------------------------------------------------------------------------- evaluation
@@ -1419,7 +1421,7 @@ class Generator:
         return made
 
     def function(self, name: str, kind: str, ways: bool, form: str) -> Function:
-        owner, fields, extra, place = "", (), (), ""
+        owner, fields, place = "", (), ""
         parameters: list[Parameter] = []
         if form in ("method", "mutating"):
             owner = self.pick(["Pair", "Ray", "Tree", "Lens", "Leaf", "Row"])
@@ -1697,7 +1699,7 @@ class Generator:
         carried = self.assignment()
         self.loops -= 1
         self.scope = scope
-        body = Node("block", "", tuple([*lines, *carried]))
+        body = Node("block", "", (*lines, *carried))
         return [Node("for", "", (low, high, body), (key, name, order, step, most, attribute))]
 
     def while_loop(self, depth: int) -> list[Node]:
@@ -1766,11 +1768,11 @@ class Generator:
             parts.append(Node("variable", kind, (), (v.key, v.name)))
         # An argument that is read beside one that is written makes the order of both matter.
         for n, part in enumerate(parts):
-            if part.kind != "variable" or part.data[0] not in used:
-                if any(x.kind == "variable" and x.data[0] in used for x in nodes_of(part)):
-                    made = self.declared(part.type, 1, part)
-                    lines.append(made)
-                    parts[n] = Node("variable", part.type, (), made.data[:2])
+            written = part.kind == "variable" and part.data[0] in used
+            if not written and any(x.kind == "variable" and x.data[0] in used for x in nodes_of(part)):
+                made = self.declared(part.type, 1, part)
+                lines.append(made)
+                parts[n] = Node("variable", part.type, (), made.data[:2])
         node = Node("method" if f.owner else "call", f.result, tuple(parts), f.name)
         if f.result == "void":
             return [*lines, Node("run", "", (node,))]
