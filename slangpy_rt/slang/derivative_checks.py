@@ -198,8 +198,8 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
             for name in sorted(caller.mentions & one_way):
                 raise CompileError(
                     f"{path}:{caller.lines.get(name, 0)}: {caller.name} calls '{name}', which has a backward "
-                    "derivative alone: in forward derivatives, Slang 2026.12 takes 0 for its value and its tangent. Write "
-                    f"a [ForwardDerivativeOf({name})] function, or make '{name}' [Differentiable] too."
+                    "derivative alone: in forward derivatives, Slang 2026.12 takes 0 for its value and its tangent. "
+                    f"Write a [ForwardDerivativeOf({name})] function, or make '{name}' [Differentiable] too."
                 )
             for made in caller.made:
                 if made.type in structs and not any("Differentiable" in base for base in structs[made.type]):

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from slangpy_rt.backends.cpu.compile import compile_library, find_compiler
 from slangpy_rt.backends.cpu.prepared import Prepared
+from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
+from slangpy_rt.core.programs import Programs
 from slangpy_rt.slang.corrections.table import CORRECTIONS
 from slangpy_rt.slang.corrections.verdicts import Verdict, verdicts
 from slangpy_rt.slang.library import Library
@@ -41,7 +43,7 @@ def is_expected(verdict: Verdict, build: str) -> bool:
 
 def run_canary(code: bytes, count: int) -> tuple[float, ...]:
     """Compile C++ code, run its function ``canary`` and return the numbers that it writes."""
-    binary = compile_library(code, Prepared(DiskCache(None, 0)))
+    binary = compile_library(code, Prepared(DiskCache(None, 0)), Programs(CONFIG.build_seconds))
     values = (ctypes.c_float * count)()
     # A library that is loaded cannot be removed on Windows.
     with tempfile.TemporaryDirectory(prefix="slangpy_rt-", ignore_cleanup_errors=True) as folder:

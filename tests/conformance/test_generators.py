@@ -296,8 +296,8 @@ CALLS: dict[str, tuple[Callable[[spy.Module], Any], str]] = {
     ),
     "a range beyond uint": (
         lambda m: m.one_u(range(2**32, 2**32 + 2)),
-        "uint one_u(uint x): argument 'x' is range(4294967296, 4294967298), whose numbers go beyond those of a 'uint', "
-        "0 to 4294967295.",
+        "uint one_u(uint x): argument 'x' is range(4294967296, 4294967298), whose numbers go beyond those of "
+        "a 'uint', 0 to 4294967295.",
     ),
     "a range beyond int64_t": (
         lambda m: m.one_wide(range(2**63 - 1, 2**63 + 1)),
