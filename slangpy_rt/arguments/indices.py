@@ -171,7 +171,7 @@ class grid(Generator):
             type_, [f"{scalar}({first})" if n == 1 else _step(scalar, first, step, d) for first, step, d, n in steps]
         )
 
-    def part(self, shape: Shape, steps: Sequence[int], dims: Sequence[int]) -> grid:
+    def _part(self, shape: Shape, steps: Sequence[int], dims: Sequence[int]) -> grid:
         """Return the grid of a part of the call: of each ``steps`` elements along a dimension one.
 
         Parameters
@@ -224,7 +224,7 @@ class range_of(Generator):
         self.check(where, type_)
         return _step(scalar_of(type_), values[0], values[1], rank - 1 if dims is None else dims[0])
 
-    def part(self, count: int, step: int) -> range_of:
+    def _part(self, count: int, step: int) -> range_of:
         """Return ``count`` of its numbers, each ``step`` elements after the one before; all if it has one number."""
         numbers = self._range
         return self if len(numbers) < 2 else range_of(numbers[::step][:count])

@@ -289,9 +289,9 @@ class ArgumentCopies:
         steps = [int(place[1] - place[0]) if len(place) > 1 else 1 for place in self._places]
         dims = self.labels(bound.shape, bound.mapped)
         if isinstance(generator, grid):
-            return Constant(generator.part(self.picked, steps, dims), type_.name, _COMPUTED)
+            return Constant(generator._part(self.picked, steps, dims), type_.name, _COMPUTED)
         if isinstance(generator, range_of):
-            return Constant(generator.part(self.picked[dims[0]], steps[dims[0]]), type_.name, _COMPUTED)
+            return Constant(generator._part(self.picked[dims[0]], steps[dims[0]]), type_.name, _COMPUTED)
         at: list[Array] = list(np.meshgrid(*self._places, indexing="ij"))
         nought = np.zeros(self.picked, np.int64)
         # A vector counts the last dimension first.

@@ -135,7 +135,10 @@ class Tuned:
 
     def check_grads(self, /, *args: Any, **named: Any) -> GradientReport:
         """Compare the derivatives of the call, with the first configuration; see ``Function.check_grads``."""
-        found: GradientReport = self._any().check_grads(*args, **named)
+        first = self._any()
+        if not hasattr(first, "check_grads"):
+            raise BindError(f"check_grads: {self!r} is a kernel, and kernels have no derivatives; check a function.")
+        found: GradientReport = first.check_grads(*args, **named)
         return found
 
     def best(self, /, *args: Any, _result: Any = None, **named: Any) -> Config:

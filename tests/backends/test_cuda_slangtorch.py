@@ -199,7 +199,7 @@ def program(case: Case, folder: Path) -> tuple[Program, Any]:
     """A file as a CUDA device would load it, and what stands for that device."""
     device: Any = SimpleNamespace(
         backend=SimpleNamespace(target=TARGET), cache=DiskCache.open(None, 0), include_paths=(), deterministic=False,
-        caps=CAPS,
+        caps=CAPS, debug=False,
     )  # fmt: skip
     text = Text("module", str(folder / "module.slang"), case.text, (), (str(folder),), (), (), ("--use_fast_math",))
     return Program(text, Devices(None), device), device

@@ -426,6 +426,14 @@ FORMS = [
     ),
     Form(
         "Loops",
+        "while in for, with as many rounds as MaxIters allows",
+        D + "float f(float2 p, float2 q) { float e = p.x; [MaxIters(4)] for (int r = 0; r < 4; ++r) { int l = 0; "
+        "[MaxIters(1)] while (l < 1) { e -= q.x; l = 1; } } return e; }",
+        (P, Q),
+        lambda p, q: p[0] - 4 * q[0],
+    ),
+    Form(
+        "Loops",
         "two conditions in a branch",
         D + "float f(float2 p, float2 q) { float x = p.x; int s = 0; if (p.y > 0) x = 1; "
         "else [MaxIters(3)] while (s < 3 && s < 2) { x *= q.y; s++; } return x; }",

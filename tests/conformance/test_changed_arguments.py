@@ -154,8 +154,10 @@ def test_what_is_copied(module: spy.Module, name: str, by: Any) -> None:
 @sampled(8)
 @pytest.mark.parametrize("by", [_by_torch, _by_tape], ids=["torch", "tape"])
 @pytest.mark.parametrize("name", NOTICED)
-def test_what_is_noticed(module: spy.Module, name: str, by: Any) -> None:
+def test_what_is_noticed(module: spy.Module, requires: Any, name: str, by: Any) -> None:
     case = NOTICED[name]
+    if name == "a texture":
+        requires("textures")
     np.testing.assert_allclose(by(module, case, False).numpy(), 2 * START * case[3], rtol=1e-6)
     errors = (RuntimeError, spy.BindError)
     with pytest.raises(errors, match=r"was written to after the call|is an operand or a result|would write to"):

@@ -87,6 +87,7 @@ _SAME = """
 [Differentiable] T {name}<T : IDifferentiable>(T x) {{ return x; }}
 T {name}<T>(T x) {{ return x; }}
 [Differentiable] T {name}<T : IDifferentiable>(T x, int number) {{ return x; }}
+T {name}<T>(T x, int number) {{ return x; }}
 """
 
 
@@ -339,6 +340,7 @@ class _Rebinding:
                 Edit(loop.keyword, "for", len("while")),
                 Edit(statement.items[0].start, "; "),
                 Edit(statement.items[-1].end, ";"),
+                *_one_more_round(loop.attributes),
             )
         for part in parts:
             if part is not None:
@@ -563,6 +565,14 @@ def _counters(loop: Loop, known: dict[str, Variable]) -> list[str]:
     names = dict.fromkeys(name for name, _ in _writes(step))
     found = [known[name] for name in names if name in known and name not in constant]
     return [variable.name for variable in found if variable.mutable and variable.kind in ("other", "unknown")]
+
+
+def _one_more_round(attributes: Sequence[Token]) -> Iterator[Edit]:
+    """Yield the edits by which ``[MaxIters(n)]`` counts the last evaluation of the condition, as a ``for`` needs it."""
+    for at, item in enumerate(attributes[:-1]):
+        if item.text == "MaxIters" and attributes[at + 1].text == "(":
+            yield Edit(attributes[at + 1].end, "(")
+            yield Edit(attributes[closing(attributes, at + 1)].start, ") + 1")
 
 
 def _is_pure(condition: Sequence[Token]) -> bool:
