@@ -26,8 +26,8 @@ agree with central differences of the same function in NumPy, because
 which a `CompileError` names the function and its line. `python codegen/tools/derivative_forms.py` writes this page;
 the test suite checks each form, and random functions besides.
 
-[`f.check_grads(...)`](gradients.md#checking-derivatives) checks a function of yours. A device with `debug=True` checks
-each derivative once, when its kernel is made.
+[`f.check_grads(...)`](gradients.md#checking-derivatives) checks a function of yours. A device with `debug=True`
+checks each derivative once, when its kernel is made.
 
 """
 _ROW = re.compile(r"^\| (.+?) \| `(.*)` \| (.*?) \|$", re.M)

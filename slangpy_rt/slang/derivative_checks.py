@@ -12,7 +12,7 @@ Functions are told apart by their names alone, so the functions of one name are 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -30,6 +30,8 @@ from slangpy_rt.slang.statements import walk
 from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, macro_bodies, tokens
 
 _DERIVATIVES = re.compile(r"\b(?:bwd_diff|fwd_diff)\b")
+_CALLED = re.compile(r"(?<![\w.])(\w+)\s*\(")
+_FORWARD = re.compile(r"\bfwd_diff\s*\(\s*(?:\w+\s*\.\s*)*(\w+)")
 _DETACHED = frozenset(("no_diff", "detach"))
 
 
@@ -178,36 +180,44 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
     one_way = one_way if "fwd_diff" in kernel else frozenset()
     if not treated and not one_way and not any(caller.made for file in known for caller in file.callers):
         return
-    names = set(re.findall(r"\w+", kernel))
-    for name in sorted(names & one_way):
-        raise CompileError(
-            f"'{name}' has a backward derivative alone: in forward derivatives, Slang 2026.12 takes 0 for its value "
-            f"and its tangent. Write a [ForwardDerivativeOf({name})] function, or make '{name}' [Differentiable] too."
-        )
-    waiting = list(names & callers.keys())
+    # A generated kernel differentiates ``_spy_primal``, which calls the function.
+    called = _CALLED.findall(kernel) if "fwd_diff(_spy_primal)" in kernel else _FORWARD.findall(kernel)
+    alone = (
+        "has a backward derivative alone: in forward derivatives, Slang 2026.12 takes 0 for its value and tangent. "
+        "Write a [ForwardDerivativeOf({0})] function, or make '{0}' [Differentiable] too."
+    )
+    for name in sorted(one_way.intersection(called)):
+        raise CompileError(f"'{name}' {alone.format(name)}")
+    for path, caller in _reached(called, callers) if one_way else ():
+        for name in sorted(caller.mentions & one_way):
+            where = f"{path}:{caller.lines.get(name, 0)}: {caller.name}"
+            raise CompileError(f"{where} calls '{name}', which {alone.format(name)}")
+    for path, caller in _reached(re.findall(r"\w+", kernel), callers):
+        for name in sorted(caller.mentions & treated.keys() - {caller.name}):
+            place, line = treated[name]
+            raise CompileError(
+                f"{path}:{caller.lines.get(name, 0)}: {caller.name} calls '{name}' ({place}:{line}), which is "
+                "[TreatAsDifferentiable] and writes to a parameter: Slang 2026.12 loses its values in "
+                "derivatives. Make it [Differentiable], and detach(...) the values without gradients."
+            )
+        for made in caller.made:
+            if made.type in structs and not any("Differentiable" in base for base in structs[made.type]):
+                raise CompileError(
+                    f"{path}:{made.line}: {caller.name} builds a '{made.type}' from values that may have "
+                    f"derivatives, which Slang drops, because '{made.type}' is not IDifferentiable. Write "
+                    f"'struct {made.type} : IDifferentiable', or detach(...) the values."
+                )
+
+
+def _reached(
+    names: Iterable[str], callers: Mapping[str, Sequence[tuple[str, Caller]]]
+) -> Iterator[tuple[str, Caller]]:
+    """Yield the file and the facts of each differentiable function of a name, and of those that they mention."""
+    waiting = list(callers.keys() & set(names))
     seen = set(waiting)
     while waiting:
         for path, caller in callers[waiting.pop()]:
-            for name in caller.mentions & treated.keys() - {caller.name}:
-                place, line = treated[name]
-                raise CompileError(
-                    f"{path}:{caller.lines.get(name, 0)}: {caller.name} calls '{name}' ({place}:{line}), which is "
-                    "[TreatAsDifferentiable] and writes to a parameter: Slang 2026.12 loses its values in "
-                    "derivatives. Make it [Differentiable], and detach(...) the values without gradients."
-                )
-            for name in sorted(caller.mentions & one_way):
-                raise CompileError(
-                    f"{path}:{caller.lines.get(name, 0)}: {caller.name} calls '{name}', which has a backward "
-                    "derivative alone: in forward derivatives, Slang 2026.12 takes 0 for its value and its tangent. "
-                    f"Write a [ForwardDerivativeOf({name})] function, or make '{name}' [Differentiable] too."
-                )
-            for made in caller.made:
-                if made.type in structs and not any("Differentiable" in base for base in structs[made.type]):
-                    raise CompileError(
-                        f"{path}:{made.line}: {caller.name} builds a '{made.type}' from values that may have "
-                        f"derivatives, which Slang drops, because '{made.type}' is not IDifferentiable. Write "
-                        f"'struct {made.type} : IDifferentiable', or detach(...) the values."
-                    )
+            yield path, caller
             fresh = caller.mentions & callers.keys() - seen
             seen |= fresh
             waiting += fresh

@@ -291,10 +291,10 @@ def test_part_of_a_large_call(module: spy.Module) -> None:
 
 def test_parts_of_generators() -> None:
     """Their numbers are those of every n-th element."""
-    grid = spy.grid((6, 1, -1), offset=(5, 1, 7), stride=(2, 1, 3)).part((3, 9, 2), (2, 3, 4), (0, 1, 2))
+    grid = spy.grid((6, 1, -1), offset=(5, 1, 7), stride=(2, 1, 3))._part((3, 9, 2), (2, 3, 4), (0, 1, 2))
     assert repr(grid) == "grid(shape=(3, 1, -1), offset=(5, 1, 7), stride=(4, 1, 12))"
-    assert repr(range_of(range(3, 100, 2)).part(4, 5)) == "range(3, 43, 10)"
-    assert repr(range_of(range(3, 4)).part(4, 5)) == "range(3, 4)"
+    assert repr(range_of(range(3, 100, 2))._part(4, 5)) == "range(3, 43, 10)"
+    assert repr(range_of(range(3, 4))._part(4, 5)) == "range(3, 4)"
 
 
 @one_device

@@ -568,7 +568,7 @@ def _counters(loop: Loop, known: dict[str, Variable]) -> list[str]:
 
 
 def _one_more_round(attributes: Sequence[Token]) -> Iterator[Edit]:
-    """Yield the edits by which ``[MaxIters(n)]`` counts the last evaluation of the condition, as a ``for`` needs it."""
+    """Yield the edits by which ``[MaxIters(n)]`` counts the last evaluation of the condition."""
     for at, item in enumerate(attributes[:-1]):
         if item.text == "MaxIters" and attributes[at + 1].text == "(":
             yield Edit(attributes[at + 1].end, "(")
