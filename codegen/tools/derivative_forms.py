@@ -45,7 +45,8 @@ def page(states: dict[tuple[str, str], dict[str, str]]) -> str:
 
     lines = [HEAD.rstrip("\n")]
     family = ""
-    for form in FORMS:
+    families = list(dict.fromkeys(form.family for form in FORMS))
+    for form in sorted(FORMS, key=lambda form: families.index(form.family)):
         if form.family != family:
             family = form.family
             titles = " | ".join(DEVICES)
