@@ -221,7 +221,7 @@ def sum_target(spec: CallSpec, o: Operand, whole: bool = False) -> tuple[str, st
     """Return the type in which a thread's sum of a gradient is added to memory, and the address.
 
     The memory of a half that several threads add to holds a float (``slangpy_rt.arguments.exact``). ``whole`` asks
-    for the address of the gradient instead of that of the element.
+    for the address of the whole gradient instead of the element's.
     """
     type_ = _HALVES.sub("float", o.type)
     address = f"_spy_call.v_{o.name}" if whole else address_of(spec, o)

@@ -3,8 +3,8 @@
     python codegen/tools/derivative_forms.py            # on every device that is here
     python codegen/tools/derivative_forms.py cuda       # on one device; the other columns stay
 
-The forms are those of ``tests/conformance/_derivative_forms.py``. Each is compared with central differences in NumPy:
-the value of a call, ``bwds``, the value of ``fwds`` and its tangent.
+``tests/conformance/_derivative_forms.py`` lists the forms. The value of a call, ``bwds``, and the value and tangent of
+``fwds`` are compared with NumPy, derivatives with central differences.
 """
 
 from __future__ import annotations

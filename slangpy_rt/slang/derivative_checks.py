@@ -155,7 +155,7 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
     Parameters
     ----------
     kernel : str
-        The kernel's text. Functions that its names lead to, through the functions that they name, are looked at.
+        The text of a kernel with derivatives. Each function that it names is checked, and each that those name.
     files : iterable of Facts
         The files that take part.
 
@@ -164,8 +164,6 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
     CompileError
         If the derivative of one of the functions is wrong.
     """
-    if not has_derivatives(kernel):
-        return
     known = list(files)
     callers: dict[str, list[tuple[str, Caller]]] = {}
     treated: dict[str, tuple[str, int]] = {}

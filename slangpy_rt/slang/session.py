@@ -119,7 +119,9 @@ class Session(CompilerSession):
         self._texts: dict[str, str] = {}
         # Whether loaded texts may have static variables that are not ``const``.
         self._statics = False
-        self._facts: dict[str, Facts] = {}
+        # Texts of the user's files by path, and what the derivatives of their functions depend on, once it is asked.
+        self._near: dict[str, str] = {}
+        self._facts: dict[str, tuple[str, Facts]] = {}
         # Included files with functions that need rebound values, for a target that compiles programs itself.
         self._unbound: list[str] = []
         # Whether functions of loaded modules that are not ours may use anything of a thread group.
@@ -153,7 +155,7 @@ class Session(CompilerSession):
             prepared = prepare(source, self.target.format)
             near = reachable(path, source, self._folders) if names_files(source) else []
             prepared = replace(prepared, text=rebound(prepared.text, (text for _, text in near)))
-            self._facts |= {file: facts(file, text) for file, text in [(path, source), *near]}
+            self._near |= {path: source, **dict(near)}
             ours = self._shaders is not None and needs_library(source, self.target.format)
             auto = self._auto_import
             whole = prepared.text + (_IMPORT if ours else "")
@@ -248,7 +250,8 @@ class Session(CompilerSession):
                 for other, (path, _) in self._loaded.items():
                     again.load_module(other, path, self._texts[other])
                 return again.compile(text, name, entry, conformances, link, exports)
-            check_derivatives(text, self._facts.values())
+            if has_derivatives(text):
+                check_derivatives(text, [self._facts_of(file) for file in self._near])
             self._check_files(text)
             self._load_library(text, exports)
             ranged = self.target.entry == "range"
@@ -397,6 +400,13 @@ class Session(CompilerSession):
                 self._sources.append((name, file, whole, ()))
         files = {os.path.realpath(file) for _, file, _ in found}
         self._unbound += (file for file, text in near if file not in files and rebound(text) != text)
+
+    def _facts_of(self, file: str) -> Facts:
+        """Return what the derivatives of a file's functions depend on; reading it is left to the first derivative."""
+        text = self._near[file]
+        if self._facts.get(file, ("",))[0] != text:
+            self._facts[file] = text, facts(file, text)
+        return self._facts[file][1]
 
     def _check_files(self, text: str) -> None:
         """Refuse derivatives of functions in included files on a device that compiles these as they are.
