@@ -10,7 +10,7 @@ _COLUMNS = 64
 # Variables for each sum in a range. A loop over 64 of them g++ vectorizes; one over 8 it unrolls and shuffles: one
 # gradient for 2^24 products takes 15 ms with 1 or 8 variables and 2.8 ms with 64.
 _LANES = 64
-# A range sums gradients over this many elements, or rows where columns have sums, before it adds the sum to the total.
+# A range sums gradients over this many elements, or rows where columns have sums, before it adds them to the total.
 # For 2^24 equal terms the error is up to 6e-5; it is up to 1e-2 where each term is added to the total.
 _PIECE = 2048
 # Scalars of a whole gradient in a range's own memory are added to the range's once for so many elements each.

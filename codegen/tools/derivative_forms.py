@@ -3,8 +3,8 @@
     python codegen/tools/derivative_forms.py            # on every device that is here
     python codegen/tools/derivative_forms.py cuda       # on one device; the other columns stay
 
-``tests/conformance/_derivative_forms.py`` lists the forms. The value of a call, ``bwds``, and the value and tangent of
-``fwds`` are compared with NumPy, derivatives with central differences.
+``tests/conformance/_derivative_forms.py`` lists the forms. The value of a call, ``bwds``, and the value and tangent
+of ``fwds`` are compared with NumPy, derivatives with central differences.
 """
 
 from __future__ import annotations
