@@ -35,6 +35,7 @@ def test_every_call_is_counted(module: spy.Module) -> None:
     for _ in range(3):
         module.add.append_to(commands, x, x, _result=y)
     a, r = x.with_grads(), y.with_grads(grad_in=x)
+    module.mul.bwds(a, 2.0, _result=r)  # a debug device checks the derivative at its first call
     with spy.profile(module.device) as p:
         for _ in range(4):
             module.add(x, x, _result=y)

@@ -104,12 +104,14 @@ def test_golden_kernels_are_valid(dxc: Dxc, session: Session, name: str) -> None
 def test_calls_are_valid(dxc: Dxc, written: Written, name: str) -> None:  # noqa: F811
     WORK[name](written)
     assert written.codes
+    # Sums of half gradients are rounded by a kernel of their own, which takes the common features alone.
+    common, used = {"indexing of the heap", "64-bit integers"}, set()
     for code in written.codes:
         container = dxc.compile(with_root(code), WITH_ROOT)
         dxc.validate(container)
-        assert features(container) - {"16-bit types"} == {
-            "indexing of the heap", "64-bit integers", *MORE.get(name, ())
-        }  # fmt: skip
+        assert common <= features(container)
+        used |= features(container)
+    assert used - {"16-bit types"} == common | MORE.get(name, set())
 
 
 def test_a_debug_device_is_valid(dxc: Dxc, monkeypatch: pytest.MonkeyPatch) -> None:
