@@ -88,8 +88,7 @@ class FileSystem:
             self.addRef()
         return 0 if found else _NO_INTERFACE
 
-    # Slang's references are references of Python: a session that is collected together with this object, in any order,
-    # still calls it.
+    # Slang's references are references of Python: a session that is collected with this object still calls it.
     def addRef(self) -> int:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         return 1
