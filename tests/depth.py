@@ -22,12 +22,15 @@ deep = pytest.mark.deep
 random_cases = pytest.mark.random_cases
 # The default run has each case of a test on one device. This says so of a test in a module that is marked otherwise.
 one_device = pytest.mark.one_device
+# The default run has each case of this test, on one device: no two of them run the same code.
+every_case = pytest.mark.every_case
 # A test of what each backend does in its own way: the default run has all of its cases on each device.
 every_device = pytest.mark.sampled(1)
 MARKERS = {
     "deep": "runs with --deep alone",
     "random_cases": "tries more cases with --deep",
     "one_device": "runs on one device, with --deep on all",
+    "every_case": "runs all cases, each on one device, with --deep on all",
     "sampled(count)": "runs one of that many cases, with --deep all",
     "needs(capability, ...)": "runs on devices that have these capabilities",
 }
@@ -109,8 +112,8 @@ def mark_left_out(
 
     A case is on no device that lacks what it needs, if another device of the run has it. A case without a mark runs
     on one device. With several devices, a test of two cases has one, a test of more each third one, and one of six or
-    more each fourth. A test of one case is left to no device of slang-rhi's, and half as often to the CPU as to
-    another: compilers of C++ take twice as long as drivers.
+    more each fourth; with ``every_case`` it has all of them. A test of one case is left to no device of slang-rhi's,
+    and half as often to the CPU as to another: compilers of C++ take twice as long as drivers.
 
     Parameters
     ----------
@@ -124,10 +127,12 @@ def mark_left_out(
     seen: dict[tuple[str, int], dict[int, list[pytest.Item]]] = {}
     for item in items:
         # The closest one: a test's own mark is more than its module's.
-        how = next((mark for mark in item.iter_markers() if mark.name in ("sampled", "one_device")), None)
+        how = next(
+            (mark for mark in item.iter_markers() if mark.name in ("sampled", "one_device", "every_case")), None
+        )
         params: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
         backend = str(params.get("backend_name", ""))
-        count = how.args[0] if how and how.name == "sampled" else 0
+        count = how.args[0] if how and how.name == "sampled" else -1 if how and how.name == "every_case" else 0
         if (count or backend) and not item.get_closest_marker("deep"):
             devices = seen.setdefault((item.nodeid.partition("[")[0], count), {})
             devices.setdefault(backends.index(backend) if backend else 0, []).append(item)
@@ -138,7 +143,7 @@ def mark_left_out(
         cases = max(map(len, devices.values()))
         every = [{at: own[number] for at, own in devices.items() if number < len(own)} for number in range(cases)]
         able = [_able(case, backends, lacks) for case in every]
-        kept = _some(able, turn, count, many) if count else _on_one_device(able, turn, backends)
+        kept = _some(able, turn, count, many) if count > 0 else _on_one_device(able, turn, backends, count < 0)
         for number, case in enumerate(every):
             for at, item in case.items():
                 if (number, at) not in kept:
@@ -162,14 +167,16 @@ def _some(able: Sequence[Sequence[int]], turn: int, count: int, many: int) -> se
     return {pair for rank, pair in enumerate(pairs) if (rank - turn) % step == 0}
 
 
-def _on_one_device(able: Sequence[Sequence[int]], turn: int, backends: Sequence[str]) -> set[tuple[int, int]]:
+def _on_one_device(
+    able: Sequence[Sequence[int]], turn: int, backends: Sequence[str], each: bool
+) -> set[tuple[int, int]]:
     """Return a device for each case, each third or each fourth; for all cases where there is one device."""
     many, cases = len(backends), len(able)
     if cases == 1 and many > 1:
         own = [at for at in able[0] if not backends[at].startswith("rhi-")] or list(able[0])
         choices = [at for at in own for _ in range(1 if backends[at] == "cpu" else 2)]
         return {(0, choices[turn % len(choices)])}
-    step = 1 if many == 1 else min(cases, 3) if cases < MANY else 4
+    step = 1 if many == 1 or each else min(cases, 3) if cases < MANY else 4
     kept = set()
     for number in range(turn % step, cases, step):
         choices = sorted(able[number], key=lambda at, n=number: _rotated(at, n, many))  # type: ignore[misc]
