@@ -38,6 +38,7 @@ from slangpy_rt.slang.groups import may_use_groups, uses_groups
 from slangpy_rt.slang.imports import imported
 from slangpy_rt.slang.library import Library, failure, taken
 from slangpy_rt.slang.lookup import Lookup, last_part, parse
+from slangpy_rt.slang.macros import Macro, macros_of
 from slangpy_rt.slang.module_info import constant_values, files_of, module_info, undefined_structs
 from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.range_kernels import check_globals, load_range
@@ -119,8 +120,9 @@ class Session(CompilerSession):
         self._texts: dict[str, str] = {}
         # Whether loaded texts may have static variables that are not ``const``.
         self._statics = False
-        # Texts of the user's files by path, and what the derivatives of their functions depend on, once it is asked.
+        # Texts of the user's files by path, and for derivatives the macros and facts of these.
         self._near: dict[str, str] = {}
+        self._macros: dict[str, Macro] = {}
         self._facts: dict[str, tuple[str, Facts]] = {}
         # Included files with functions that need rebound values, for a target that compiles programs itself.
         self._unbound: list[str] = []
@@ -151,9 +153,9 @@ class Session(CompilerSession):
                 )
             check_text(source, f"load module {name!r} from {path}")
             check_imports(path, source, self._folders)
-            check_accessors(path, source)
             prepared = prepare(source, self.target.format)
             near = reachable(path, source, self._folders) if names_files(source) else []
+            check_accessors([(path, source), *near], self._defines)
             prepared = replace(prepared, text=rebound(prepared.text, (text for _, text in near)))
             self._near |= {path: source, **dict(near)}
             ours = self._shaders is not None and needs_library(source, self.target.format)
@@ -251,7 +253,7 @@ class Session(CompilerSession):
                     again.load_module(other, path, self._texts[other])
                 return again.compile(text, name, entry, conformances, link, exports)
             if has_derivatives(text):
-                check_derivatives(text, [self._facts_of(file) for file in self._near])
+                check_derivatives(text, self._derivative_facts())
             self._check_files(text)
             self._load_library(text, exports)
             ranged = self.target.entry == "range"
@@ -401,12 +403,15 @@ class Session(CompilerSession):
         files = {os.path.realpath(file) for _, file, _ in found}
         self._unbound += (file for file, text in near if file not in files and rebound(text) != text)
 
-    def _facts_of(self, file: str) -> Facts:
-        """Return what the derivatives of a file's functions depend on; reading it is left to the first derivative."""
-        text = self._near[file]
-        if self._facts.get(file, ("",))[0] != text:
-            self._facts[file] = text, facts(file, text)
-        return self._facts[file][1]
+    def _derivative_facts(self) -> list[Facts]:
+        """Return what the derivatives of the files' functions depend on; only derivatives read the files for it."""
+        macros = macros_of(self._near.values(), self._defines)
+        if macros != self._macros:
+            self._macros, self._facts = macros, {}
+        for file, text in self._near.items():
+            if self._facts.get(file, ("",))[0] != text:
+                self._facts[file] = text, facts(file, text, macros)
+        return [self._facts[file][1] for file in self._near]
 
     def _check_files(self, text: str) -> None:
         """Refuse derivatives of functions in included files on a device that compiles these as they are.
