@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from slangpy_rt.slang.brackets import matching
 from slangpy_rt.slang.core_functions import may_declare, ranked
-from slangpy_rt.slang.parameter_blocks import as_uniforms
+from slangpy_rt.slang.parameter_blocks import uniform_edits
+from slangpy_rt.slang.source_map import SourceMap
 from slangpy_rt.slang.static_numbers import NUMBERS, bare_statics
 
 THREADS = "_spy_group"  # The name is as long as "numthreads", so that diagnostics keep their columns.
@@ -92,7 +93,7 @@ class Prepared:
 
     Attributes
     ----------
-    text : str
+    source : SourceMap
         The text, in which compute kernels are ordinary functions and global uniforms are static variables.
     semantics : dict of str to dict
         System values, such as ``"SV_GroupID"``, of kernels' parameters, by kernel and parameter.
@@ -100,9 +101,14 @@ class Prepared:
         Qualified names of the former uniforms, ``"ns.gain"``. All their bits are zero until a kernel sets them.
     """
 
-    text: str
+    source: SourceMap
     semantics: dict[str, dict[str, str]]
     uniforms: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The text of `source`."""
+        return self.source.text
 
 
 def prepare(text: str, form: str) -> Prepared:
@@ -128,8 +134,10 @@ def prepare(text: str, form: str) -> Prepared:
     Prepared
         The new text, the semantics of kernels, and the names of uniforms.
     """
+    source = SourceMap.of(text)
     if "ParameterBlock" in text or "ConstantBuffer" in text:
-        text = as_uniforms(text, blank(text))
+        source = source.edited(uniform_edits(text, blank(text)))
+        text = source.text
     code = blank(text)
     edits, semantics = _kernel_edits(code, text)
     declared = bool(edits)
@@ -156,13 +164,15 @@ def prepare(text: str, form: str) -> Prepared:
     for end, at in bare.items() if form not in _ZEROED else ():
         for _, behind in _declarators(code, at, end):
             edits.append((behind, behind, f" = {_zero(code, at, end, behind).replace(ZERO, function)}"))
-    edits += [e for head in declarations(code) if may_declare(code) and (e := ranked(code, *head))]
-    for start, end, new in sorted(edits, reverse=True):
-        text = text[:start] + new + text[end:]
+    edits += [e for head in declarations(code) if may_declare(code) and (e := ranked(text, code, *head))]
+    source = source.edited(edits)
+    added = ""
     for mark, attribute in ((THREADS, _ATTRIBUTE), (STAGE, _STAGE_ATTRIBUTE)) if declared else ():
-        text += attribute if f"{mark}(" in text else ""
-    text += _ZERO_TEXT.replace(ZERO, function) if any(function in new for _, _, new in edits) else ""
-    return Prepared(text, semantics, tuple(uniforms))
+        added += attribute if f"{mark}(" in source.text else ""
+    added += _ZERO_TEXT.replace(ZERO, function) if any(function in new for _, _, new in edits) else ""
+    if added:
+        source = source.edited([(len(source.text), len(source.text), added)])
+    return Prepared(source, semantics, tuple(uniforms))
 
 
 def entry_attributes(text: str) -> tuple[bool, bool]:

@@ -50,6 +50,7 @@ from slangpy_rt.slang.differentiable_functions import (
     treated_functions,
     writing_functions,
 )
+from slangpy_rt.slang.source_map import SourceMap
 from slangpy_rt.slang.statements import Block, Branch, Loop, Statement, walk
 from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, tokens
 
@@ -129,7 +130,12 @@ class Edit(NamedTuple):
 
 
 def rebound(text: str, others: Iterable[str] = ()) -> str:
-    """Return a text with the statements that its differentiable functions need, and the functions that these call.
+    """Return a text after the edits of ``rebinding_edits``."""
+    return SourceMap.of(text).edited(rebinding_edits(text, others)).text
+
+
+def rebinding_edits(text: str, others: Iterable[str] = ()) -> list[tuple[int, int, str]]:
+    """Return edits that insert the statements that differentiable functions need, and the functions that these call.
 
     Parameters
     ----------
@@ -137,17 +143,23 @@ def rebound(text: str, others: Iterable[str] = ()) -> str:
         The text of a file.
     others : iterable of str
         Texts of other files, whose functions with ``out`` and ``inout`` parameters the text may call.
+
+    Returns
+    -------
+    list of (int, int, str)
+        The first and the last offset of each replaced part, and the new text.
     """
     if "ifferentiable" not in text:
-        return text
+        return []
     # Files that are included together have functions of different names.
     number = f"{zlib.crc32(text.encode()):08x}"
     same, remainder = f"_spy_same_{number}", f"_spy_fmod_{number}"
     edits = _edits(text, others, same, remainder)
     used = {name for name in (same, remainder) for edit in edits if name in edit.text}
-    whole = _applied(text, edits)
-    whole += _SAME.format(name=same) if same in used else ""
-    return whole + (_REMAINDER.format(name=remainder) if remainder in used else "")
+    functions = _SAME.format(name=same) if same in used else ""
+    functions += _REMAINDER.format(name=remainder) if remainder in used else ""
+    found = [(offset, offset + replaced, new) for offset, new, replaced in edits]
+    return [*found, (len(text), len(text), functions)] if functions else found
 
 
 def _edits(text: str, others: Iterable[str], same: str, remainder: str) -> list[Edit]:
@@ -198,16 +210,6 @@ def _constant_edits(function: TreatedFunction) -> list[Edit]:
         Edit(function.name.start, _CONSTANT),
         Edit(function.end, f" {head} {body}"),
     ]
-
-
-def _applied(text: str, edits: Sequence[Edit]) -> str:
-    """Return a text with edits, which are sorted by their offsets."""
-    parts: list[str] = []
-    at = 0
-    for offset, new, replaced in edits:
-        parts += (text[at:offset], new)
-        at = offset + replaced
-    return "".join(parts) + text[at:]
 
 
 @dataclass
