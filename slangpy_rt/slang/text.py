@@ -16,6 +16,7 @@ from slangpy_rt.slang.core_functions import may_declare, ranked
 from slangpy_rt.slang.parameter_blocks import uniform_edits
 from slangpy_rt.slang.source_map import SourceMap
 from slangpy_rt.slang.static_numbers import NUMBERS, bare_statics
+from slangpy_rt.slang.tokens import prefixed
 
 THREADS = "_spy_group"  # The name is as long as "numthreads", so that diagnostics keep their columns.
 STAGE = "_spy_stage"  # ``_spy_stage(12)`` is no longer than the shortest attribute it replaces, ``shader("miss")``.
@@ -36,7 +37,8 @@ ZERO = f"{RESERVED}zero"
 _ZEROED = ("cpp", "hlsl")
 # ``{}`` is not always zeros: a field of a struct gets the default value that its declaration gives. CUDA has no
 # functions that return arrays, so arrays are filled element by element.
-_ZERO_TEXT = f"""
+_ZERO_TEXT = prefixed(
+    f"""
 T {ZERO}<T>()
 {{
     __target_switch
@@ -59,7 +61,9 @@ Array<Array<T, M>, N> {ZERO}s<T, let N : int, let M : int>()
         made[k] = {ZERO}s<T, M>();
     return made;
 }}
-"""
+""",
+    "T N M made k",
+)
 _RESERVED = re.compile(rf"\b{RESERVED}\w*")
 # Matches a comment or a string, to its end or to that of the text.
 _NOT_CODE = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"', re.S)

@@ -60,6 +60,11 @@ def macro_bodies(text: str) -> Iterator[tuple[int, int]]:
             yield head.end(), end
 
 
+def prefixed(text: str, names: str) -> str:
+    """Return a Slang text with the prefix ``_spy_`` before names, which macros of the user may have without it."""
+    return re.sub(rf"(?<![\w.])(?:{'|'.join(names.split())})\b", r"_spy_\g<0>", text)
+
+
 def closing(items: Sequence[Token], at: int) -> int:
     """Return the index of the bracket that closes the one at index `at`.
 

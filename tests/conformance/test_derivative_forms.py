@@ -226,7 +226,7 @@ def test_functions_with_both_derivatives(device: spy.Device, form: str) -> None:
 @pytest.mark.parametrize(
     ("macro", "use", "right"),
     [
-        ("M(N) [TreatAsDifferentiable] float N(float x) { return x * x; }", "M(g)", True),
+        ("M(N) [TreatAsDifferentiable] float N(float x) { return x * x; }", "M(g) M(h)", True),
         ("M(N) [TreatAsDifferentiable] float N", "M(g)(float x) { return x * x; }", False),
         ("A [TreatAsDifferentiable]", "A float g(float x) { return x * x; }", False),
         ("A TreatAsDifferentiable", "[A] float g(float x) { return x * x; }", False),
@@ -251,3 +251,17 @@ def test_properties_of_macros_and_imported_files(device: spy.Device, tmp_path: P
     (tmp_path / "main.slang").write_text("import boxes;\n", encoding="utf-8")
     with pytest.raises(spy.CompileError, match=r"boxes\.slang:5: the property 'p' has a \[Differentiable\] accessor"):
         spy.Module.load_from_file(device, tmp_path / "main.slang")
+
+
+@one_device
+def test_macros_with_names_of_added_functions(device: spy.Device) -> None:
+    names = ("T", "N", "M", "x", "a", "b", "r", "i", "number", "made", "slope")
+    text = "".join(f"#define {name} 3\n" for name in names)
+    text += (
+        "uniform float gains[2];\n[Differentiable] float2 f(float2 v, float k) { return k * fmod(v, 2) + gains[1]; }"
+    )
+    module = spy.Module.load_from_source(device, "short_names", text)
+    k = spy.Tensor.from_numpy(device, np.float32([2.5])).with_grads()
+    up = spy.Tensor.from_numpy(device, np.float32([[1, 1]]), "float2")
+    module.f.set(gains=[1.0, 2.0]).bwds(spy.float2(2.5, 0.5), k, _result=spy.diff_pair(None, up))
+    assert k.grad.to_numpy()[0] == 1

@@ -52,7 +52,7 @@ from slangpy_rt.slang.differentiable_functions import (
 )
 from slangpy_rt.slang.source_map import SourceMap
 from slangpy_rt.slang.statements import Block, Branch, Loop, Statement, walk
-from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, tokens
+from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, macro_bodies, prefixed, tokens
 
 # A [TreatAsDifferentiable] function of this prefix has lost the attribute.
 _CONSTANT = "_spy_constant_"
@@ -84,16 +84,20 @@ _SCALAR_FUNCTIONS = frozenset(
 )
 _ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<="))
 # A struct that cannot be differentiated, an integer or a boolean is returned by the second function.
-_SAME = """
+_SAME = prefixed(
+    """
 [Differentiable] T {name}<T : IDifferentiable>(T x) {{ return x; }}
 T {name}<T>(T x) {{ return x; }}
 [Differentiable] T {name}<T : IDifferentiable>(T x, int number) {{ return x; }}
 T {name}<T>(T x, int number) {{ return x; }}
-"""
+""",
+    "T x number",
+)
 
 
 # d fmod(a, b) / db is -trunc(a / b); Slang has 0.
-_REMAINDER = """
+_REMAINDER = prefixed(
+    """
 [ForwardDerivative({name}_forward)] [BackwardDerivative({name}_backward)]
 T {name}<T : __BuiltinFloatingPointType>(T a, T b) {{ return fmod(a, b); }}
 DifferentialPair<T> {name}_forward<T : __BuiltinFloatingPointType>(DifferentialPair<T> a, DifferentialPair<T> b)
@@ -118,7 +122,9 @@ void {name}_backward<T : __BuiltinFloatingPointType>(
 {{
     return {name}(a, vector<T, N>(b));
 }}
-"""
+""",
+    "T N a b d r i slope",
+)
 
 
 class Edit(NamedTuple):
@@ -174,7 +180,9 @@ def _edits(text: str, others: Iterable[str], same: str, remainder: str) -> list[
     for function in functions:
         edits += _Rebinding(function, writers, fields, same).edits()
     for treated in treated_functions(text):
-        edits += _constant_edits(treated)
+        in_macro = any(start <= treated.name.start < end for start, end in macro_bodies(text))
+        # The name may be a parameter of the macro.
+        edits += _constant_edits(treated, f"{_CONSTANT}##" if in_macro else _CONSTANT)
     edits += (Edit(token.start, remainder, len(token.text)) for token in _remainders(functions, text))
     merged: dict[int, Edit] = {}
     for edit in edits:
@@ -198,16 +206,16 @@ def _remainders(functions: Sequence[DifferentiableFunction], text: str) -> Itera
             yield from (item for item in statement.items if item.text == "fmod")
 
 
-def _constant_edits(function: TreatedFunction) -> list[Edit]:
+def _constant_edits(function: TreatedFunction, prefix: str) -> list[Edit]:
     """Return the edits that make a function call one without the attribute, as a constant."""
     if not function.end:
         return []
     start, end = function.attribute
     head = f"[Differentiable] {function.head}"
-    body = f"{{ return no_diff {_CONSTANT}{function.name.text}({', '.join(function.arguments)}); }}"
+    body = f"{{ return no_diff {prefix}{function.name.text}({', '.join(function.arguments)}); }}"
     return [
         Edit(start, "", end - start),
-        Edit(function.name.start, _CONSTANT),
+        Edit(function.name.start, prefix),
         Edit(function.end, f" {head} {body}"),
     ]
 
