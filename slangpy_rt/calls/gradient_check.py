@@ -26,6 +26,7 @@ from slangpy_rt.calls.gradient_report import ArgumentRow, GradientReport, Result
 from slangpy_rt.core.checks import whole
 from slangpy_rt.core.errors import BindError, CompileError, GradientError, UnsupportedError
 from slangpy_rt.core.types import FunctionSig
+from slangpy_rt.slang.shader_modules import is_ours
 from slangpy_rt.slang.text import blank, declarations
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ _MOST = 256
 # Differences of ``bwds`` and ``fwds``, and of the value of ``fwds``, that count as rounding: of floats, and in units
 # of the last place of shorter types. Both sum the same products in another order.
 _DOT, _UNITS = 1e-3, 32
+# The same where a function computes with a shorter type inside: each step rounds once, and steps are averaged.
+_INNER = 8
 # Of derivatives and central differences.
 _DIFFERENCES = 1e-2
 # A difference whose error is estimated to be a larger share of the derivative decides nothing.
@@ -273,7 +276,15 @@ class GradientCheck:
     def _tolerance(self, q: Quantity, least: float) -> float:
         scalars = {x.scalar for x in (q, *self._launches.outputs)}
         # bfloat16 is read as float, without rounding.
-        return max([least, *[_UNITS * _EPSILON[s] for s in scalars if s in _EPSILON and s != "bfloat16"]])
+        outer = [_UNITS * _EPSILON[s] for s in scalars if s in _EPSILON and s != "bfloat16"]
+        return max([least, *outer, *[_INNER * _EPSILON[s] for s in self._shorter]])
+
+    @cached_property
+    def _shorter(self) -> set[str]:
+        """The types shorter than float that the function may compute with: its texts or its parameters name them."""
+        texts = (text for path, text in self._scope.source.texts().items() if not is_ours(Path(path)))
+        words = set(re.findall(r"half|bfloat16", " ".join([str(self._launches.sig), *texts])))
+        return words & _EPSILON.keys()
 
     def _rows_of(self, node: Node, name: str, rows: Mapping[str, ArgumentRow], why: str) -> Iterator[ArgumentRow]:
         """Yield the rows of an argument; those that are not differentiated say why."""
