@@ -29,10 +29,10 @@ def test_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr(compile_progress, "_QUIET", 0.05)
-    with compiling("fast", "cpu"):
+    with compiling("fast", "cpu", "Slang"):
         pass
     assert screen.getvalue() == ""
-    with pytest.raises(spy.CompileError), compiling("slow", "cpu"):
+    with pytest.raises(spy.CompileError), compiling("slow", "cpu", "Slang"):
         time.sleep(0.2)
         assert screen.getvalue() == "slangpy_rt: compiling slow for cpu ..."
         raise spy.CompileError("refused")
@@ -62,7 +62,7 @@ def test_several_share_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nobody_looks_on(monkeypatch: pytest.MonkeyPatch, stream: Any) -> None:
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(compile_progress, "_QUIET", 0.0)
-    with compiling("slow", "cpu"):
+    with compiling("slow", "cpu", "Slang"):
         time.sleep(0.05)
     assert stream is None or stream.getvalue() == ""
 
@@ -78,9 +78,9 @@ def test_a_line_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))  # type: ignore[arg-type]
     monkeypatch.setattr(compile_progress, "_QUIET", 0.05)
-    with compiling("fast", "cpu"):
+    with compiling("fast", "cpu", "Slang"):
         pass
-    with compiling("slow", "cpu"):
+    with compiling("slow", "cpu", "Slang"):
         time.sleep(0.2)
     assert said == ["compiling slow for cpu ...", "compiling slow for cpu: 0.2 s"]
 
