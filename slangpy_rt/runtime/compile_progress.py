@@ -34,7 +34,7 @@ def compiling(title: str, device: str, compiler: str) -> Iterator[Callable[[str]
     if show is None:
         yield _nobody
         return
-    ended, shown = threading.Event(), show(f"compiling {title}", device, compiler)
+    ended, shown = threading.Event(), show(title, device, compiler)
 
     def wait() -> None:
         if not ended.wait(_QUIET):
@@ -60,8 +60,8 @@ def _nobody(compiler: str) -> None:
 class _Terminal:
     """A line on the terminal, which is erased when the last one has ended."""
 
-    def __init__(self, text: str, device: str, compiler: str) -> None:
-        self._text, self._device, self._compiler = text, device, compiler
+    def __init__(self, title: str, device: str, compiler: str) -> None:
+        self._title, self._device, self._compiler = title, device, compiler
 
     def go_on(self, compiler: str) -> None:
         with _LOCK:
@@ -87,10 +87,11 @@ class _Terminal:
         if _LINE:
             last = _LINE[-1]
             others = f", and {len(_LINE) - 1} more" if len(_LINE) > 1 else ""
-            rest = f" for {last._device} by {last._compiler}{others} ..."
+            before, after = "slangpy_rt: compiling ", f" for {last._device} by {last._compiler}{others} ..."
             # What takes two lines could not be erased.
-            room = shutil.get_terminal_size().columns - 1
-            self._write(f"{'slangpy_rt: ' + last._text:.{max(room - len(rest), 0)}}{rest}"[:room])
+            columns = shutil.get_terminal_size().columns - 1
+            room = max(columns - len(before) - len(after), 0)
+            self._write(f"{before}{last._title[:room]}{after}"[:columns])
 
     @staticmethod
     def _write(text: str) -> None:
@@ -103,8 +104,8 @@ class _Terminal:
 class _Notebook:
     """A line below the cell, which says at the end how long it took."""
 
-    def __init__(self, text: str, device: str, compiler: str) -> None:
-        self._text, self._compiler = f"{text} for {device}", compiler
+    def __init__(self, title: str, device: str, compiler: str) -> None:
+        self._text, self._compiler = f"compiling {title} for {device}", compiler
         self._handle: Any = None
 
     def go_on(self, compiler: str) -> None:

@@ -1,15 +1,14 @@
 """What a driver compiles and does not finish: Ctrl-C and the limit leave it behind, and the device goes on.
 
-The driver is Vulkan's, of which one function is replaced: it waits for a file as long as that is not there. A call
-through cffi, as the driver's own, holds Python's lock no more than this one does.
+The driver is Vulkan's, of which one function is replaced by one that does not return until it is told to.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,8 @@ import slangpy_rt as spy
 device = spy.Device("vulkan")
 quick = spy.Module.load_from_source(device, "quick", "float g(float x) { return 2 * x; }")
 assert quick.g([3.0]) == [6]
-slow = spy.Module.load_from_source(device, "slow", "float f(float x) { return 3 * x; } float h(float x) { return x; }")
+TEXT = "float f(float x) { return 3 * x; } float h(float x) { return x; }"
+slow = spy.Module.load_from_source(device, "slow", TEXT)
 pipelines, builds = device.backend._pipelines, device.backend._builds
 make, wait, given, waits, free = pipelines._create, builds.wait, [], [], threading.Event()
 
@@ -71,7 +71,8 @@ def run(program: str, **environment: str) -> tuple[int, str, str]:
     if not HAS_VULKAN:
         pytest.skip("no Vulkan device")
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM + program], capture_output=True, text=True, timeout=120, start_new_session=True,
+        [sys.executable, "-c", PROGRAM + program],
+        capture_output=True, text=True, timeout=120, start_new_session=True,
         env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'codegen'}"} | environment,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
@@ -107,8 +108,8 @@ assert slow.f([2.0]) == [6] and len(given) == 1
 """
     said = (
         "True float f(float x): the driver of X took more than 1 s, which is all that one kernel gets "
-        "(SLANGPY_RT_BUILD_SECONDS). Take the function apart, or raise the limit. Nothing stops a driver: it goes on in "
-        "a thread of this process, and a later call takes what it made.\n"
+        "(SLANGPY_RT_BUILD_SECONDS). Take the function apart, or raise the limit. Nothing stops a driver: it goes on "
+        "in a thread of this process, and a later call takes what it made.\n"
     )
     assert run(program, SLANGPY_RT_BUILD_SECONDS="1") == (0, said * 2, "")
 
@@ -206,7 +207,8 @@ def test_an_import_starts_nothing() -> None:
     program = """
 import sys, threading
 import slangpy_rt
-names = [n for n in sys.modules if n in ("subprocess", "slangpy_rt.runtime.compile_progress", "slangpy_rt.backends.builds")]
+late = "subprocess", "slangpy_rt.runtime.compile_progress", "slangpy_rt.backends.builds"
+names = [name for name in late if name in sys.modules]
 print(threading.active_count(), names)
 """
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'codegen'}"}
@@ -223,7 +225,7 @@ def test_what_a_build_raises_is_raised_by_each_wait_for_it() -> None:
     for _ in range(2):
         build = builds.begin("a", refuse)
         builds.wait(build, lambda: None)
-        with pytest.raises(CompileError, match="^refused$"):
+        with pytest.raises(CompileError, match="refused"):
             builds.take(build)
     assert not builds._builds
     done: list[bool] = []
@@ -232,15 +234,13 @@ def test_what_a_build_raises_is_raised_by_each_wait_for_it() -> None:
 
 
 def test_a_wait_ends_with_what_its_check_raises() -> None:
-    import threading
-
     builds, free, done = Builds("X", 60), threading.Event(), []
     build = builds.begin("a", free.wait)
 
     def check() -> None:
         raise CompileLimitError("enough")
 
-    with pytest.raises(CompileLimitError, match="^enough$"):
+    with pytest.raises(CompileLimitError, match="enough"):
         builds.wait(build, check)
     builds.after(lambda: done.append(1))
     builds.after(lambda: done.append(2))
