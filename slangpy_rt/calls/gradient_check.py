@@ -289,7 +289,7 @@ class GradientCheck:
                 yield rows[q.name] if q.name in rows else self._without_derivative(q, why)
 
     def _without_derivative(self, q: Quantity, why: str) -> ArgumentRow:
-        leaf, name, type_ = q.leaf, q.name, q.type.name
+        leaf, name, type_, why = q.leaf, q.name, q.type.name, q.leaf.reason or why
         if leaf.whole and leaf.writes and leaf.carries and "DiffTensor<" in leaf.type.name:
             return ArgumentRow(name, type_, "not checked", "its gradients are those of its last values")
         if not has_floats(q.type if q.path else leaf.element):

@@ -32,7 +32,7 @@ _IDENTIFIERS = frozenset(_abi.IDENTIFIERS.values())
 
 
 class FileSystem:
-    """An object that Slang calls for each file; it exists as long as the library, and counts no references.
+    """An object that Slang calls for each file. It exists as long as a Slang session has a reference to it.
 
     Parameters
     ----------
@@ -88,12 +88,17 @@ class FileSystem:
     def queryInterface(self, identifier: int, out: int) -> int:
         found = self.castAs(identifier)
         _write(out, found)
+        if found:
+            self.addRef()
         return 0 if found else _NO_INTERFACE
 
+    # Slang's references are references of Python: a session that is collected with this object still calls it.
     def addRef(self) -> int:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         return 1
 
     def release(self) -> int:
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(self))
         return 1
 
     def castAs(self, identifier: int) -> int:

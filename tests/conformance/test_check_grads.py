@@ -16,7 +16,7 @@ import slangpy_rt as spy
 from slangpy_rt.arguments.indices import range_of
 from slangpy_rt.calls.gradient_report import ArgumentRow, GradientReport, ResultRow
 from slangpy_rt.runtime.kernel_store import KernelStore
-from tests.depth import one_device, sampled
+from tests.depth import needs, one_device, sampled
 
 # A function with derivatives by hand, of which the value, the tangent and the gradient may be wrong by a factor.
 HAND = """
@@ -319,10 +319,10 @@ def test_functions_with_a_backward_derivative_alone(module: spy.Module) -> None:
     assert not module.step.check_grads(random(4)).ok
 
 
+@needs("{scalar}")
 @one_device
 @pytest.mark.parametrize("scalar", ["half", "double"])
-def test_element_types(device: spy.Device, scalar: str, requires: Any) -> None:
-    requires(scalar)
+def test_element_types(device: spy.Device, scalar: str) -> None:
     text = HAND.replace("float", scalar).replace("1.05", "1.5")
     m = spy.Module.load_from_source(device, f"check_{scalar}", text)
     values = random(8).astype(np.float16 if scalar == "half" else np.float64)
