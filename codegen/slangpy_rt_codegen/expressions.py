@@ -42,7 +42,7 @@ def _first_of(spec: CallSpec, o: Operand) -> str:
 
 
 def first_of_group(o: Operand) -> str:
-    """Return the address of an array, or of the copy of a gradient that a whole group adds to, where groups choose."""
+    """Return the address of an array, or of the copy of a gradient that a group has chosen."""
     return f"_spy_call.{'copies' if o.copied else 'v'}_{o.name}"
 
 

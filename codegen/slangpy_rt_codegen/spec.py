@@ -65,8 +65,8 @@ class Operand:
         In a derivative, the gradients of this operand, one that is read and one that is written; None where the
         parts have their own.
     copied : bool
-        Whether the kernel adds to copies of this gradient, whose sum another kernel adds to it. The block then has the
-        address of the first copy, the distance between two, and the number that chooses among them.
+        Whether the kernel adds to copies of this gradient, whose sum another kernel adds to it. The block then has
+        the address of the first copy, the distance between two, and the number that chooses among them.
     gradients : tuple of Operand
         ``grad_in`` and ``grad_out``, without None.
     summed : bool

@@ -11,8 +11,8 @@ _SPAN = """
     int at = part * each;
     let end = at + min(each, row.shape[0] - at);"""
 
-# A float that takes each number in turn loses 0.7 % of 2^17 of them. Sums of so few numbers lose little; each is added
-# to the sum before them together with what this sum lost by rounding.
+# A float that takes each number in turn is 0.7 % off after 2^17 of them. Sums of so few numbers lose little; each is
+# added to the sum before them, together with what that sum lost by rounding.
 SCAN = (
     """
 static const int SUMMED = 64;

@@ -115,7 +115,7 @@ class CheckedDerivative:
                 self._scope, self._name, self._overloads, replace(self._options, derivative=""),
                 values[self._count : self._count + uniforms],
                 tuple([plain(self._scope.device, value) for value in values[: self._count]]), self._names, 0, _MOST,
-                self._carries, True, self._options.derivative == "backward",
+                self._carries, True,
             )  # fmt: skip
             report = check.report(False)
         except Exception as error:  # whatever it is: the call itself may be right

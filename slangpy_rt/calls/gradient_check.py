@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from slangpy_rt.calls.gradient_report import ArgumentRow, GradientReport, Result
 from slangpy_rt.core.checks import whole
 from slangpy_rt.core.errors import BindError, CompileError, GradientError, UnsupportedError
 from slangpy_rt.core.types import FunctionSig
-from slangpy_rt.slang.forward_derivatives import lacks_forward
+from slangpy_rt.slang.shader_modules import is_ours
 from slangpy_rt.slang.text import blank, declarations
 
 if TYPE_CHECKING:
@@ -34,13 +34,14 @@ if TYPE_CHECKING:
     from slangpy_rt.arguments.scope import Scope
 
 Array = npt.NDArray[Any]
-R = TypeVar("R", ArgumentRow, ResultRow)
 
 # Elements of a call that ``check_grads`` compares.
 _MOST = 256
 # Differences of ``bwds`` and ``fwds``, and of the value of ``fwds``, that count as rounding: of floats, and in units
 # of the last place of shorter types. Both sum the same products in another order.
 _DOT, _UNITS = 1e-3, 32
+# The same where a function computes with a shorter type inside: each step rounds once, and steps are averaged.
+_INNER = 8
 # Of derivatives and central differences.
 _DIFFERENCES = 1e-2
 # A difference whose error is estimated to be a larger share of the derivative decides nothing.
@@ -51,7 +52,6 @@ _SMALL = 1e-3
 # the change.
 _SPREAD = 8
 _EPSILON = {"half": 2.0**-10, "bfloat16": 2.0**-7, "float": 2.0**-23, "double": 2.0**-52}
-_NO_FORWARD = "fwds computes nothing in functions whose only derivative is a [BackwardDerivative]"
 _BY_FORWARD = "fwds is, and bwds is right by differences"
 _BY_INTENT = "right if no_diff, detach or a derivative by hand differs from the function on purpose"
 
@@ -65,8 +65,6 @@ class GradientCheck:
         As of ``GradientLaunches``.
     seed : int
         The seed of the random directions.
-    excuses : bool
-        Whether ``fwds`` may be wrong where Slang has no forward derivative and ``bwds`` is right by differences.
 
     Raises
     ------
@@ -87,9 +85,8 @@ class GradientCheck:
         most: int,
         carries: Callable[[Any], bool],
         pairs: bool = False,
-        excuses: bool = True,
     ) -> None:
-        self._scope, self._seed, self._excuses = scope, seed, excuses
+        self._scope, self._seed = scope, seed
         self._random = np.random.default_rng(seed)
         self._launches = GradientLaunches(
             scope, name, overloads, options, uniforms, args, names, self._random, most, carries, pairs
@@ -108,11 +105,6 @@ class GradientCheck:
         launches = self._launches
         rows = {q.name: self._row(q, differences) for q in launches.inputs}
         results = tuple(self._result_rows())
-        if self._excuses and any(row.state == "wrong" for row in results) and self._may_lack_forward:
-            # The value that is lost tells these functions from others.
-            rows = {name: _excused(row) for name, row in rows.items()}
-            if all(row.state != "wrong" for row in rows.values()):
-                results = tuple([_excused(row) for row in results])
         arguments: list[ArgumentRow] = []
         for p, k in zip(launches.sig.params, launches.order, strict=False):
             type_ = self._scope.struct(p.type)
@@ -140,12 +132,6 @@ class GradientCheck:
                 if match[1] not in ("return", "else", "new"):
                     return f"{path}:{code.count(chr(10), 0, match.end()) + 1}"
         return own
-
-    @cached_property
-    def _may_lack_forward(self) -> bool:
-        """Whether ``fwds`` may compute nothing, because a derivative by hand is only backward."""
-        name = re.split(r"[.<]", self._launches.sig.name.partition("<")[0])[-1]
-        return lacks_forward(self._scope.source.texts().values(), name)
 
     def _row(self, q: Quantity, differences: bool) -> ArgumentRow:
         """Return the comparison of the derivatives by one argument."""
@@ -290,7 +276,15 @@ class GradientCheck:
     def _tolerance(self, q: Quantity, least: float) -> float:
         scalars = {x.scalar for x in (q, *self._launches.outputs)}
         # bfloat16 is read as float, without rounding.
-        return max([least, *[_UNITS * _EPSILON[s] for s in scalars if s in _EPSILON and s != "bfloat16"]])
+        outer = [_UNITS * _EPSILON[s] for s in scalars if s in _EPSILON and s != "bfloat16"]
+        return max([least, *outer, *[_INNER * _EPSILON[s] for s in self._shorter]])
+
+    @cached_property
+    def _shorter(self) -> set[str]:
+        """The types shorter than float that the function may compute with: its texts or its parameters name them."""
+        texts = (text for path, text in self._scope.source.texts().items() if not is_ours(Path(path)))
+        words = set(re.findall(r"half|bfloat16", " ".join([str(self._launches.sig), *texts])))
+        return words & _EPSILON.keys()
 
     def _rows_of(self, node: Node, name: str, rows: Mapping[str, ArgumentRow], why: str) -> Iterator[ArgumentRow]:
         """Yield the rows of an argument; those that are not differentiated say why."""
@@ -306,7 +300,7 @@ class GradientCheck:
                 yield rows[q.name] if q.name in rows else self._without_derivative(q, why)
 
     def _without_derivative(self, q: Quantity, why: str) -> ArgumentRow:
-        leaf, name, type_ = q.leaf, q.name, q.type.name
+        leaf, name, type_, why = q.leaf, q.name, q.type.name, q.leaf.reason or why
         if leaf.whole and leaf.writes and leaf.carries and "DiffTensor<" in leaf.type.name:
             return ArgumentRow(name, type_, "not checked", "its gradients are those of its last values")
         if not has_floats(q.type if q.path else leaf.element):
@@ -398,13 +392,6 @@ def check_grads(
     if raise_on_error and not report.ok:
         raise GradientError(report.message)
     return report
-
-
-def _excused(row: R) -> R:
-    """Return a row that is right but for ``fwds``, or about ``fwds`` alone, as such."""
-    if isinstance(row, ResultRow):
-        return replace(row, state="not checked", reason=_NO_FORWARD) if row.state == "wrong" else row
-    return replace(row, state="ok", reason=_NO_FORWARD) if row.reason == _BY_FORWARD else row
 
 
 def compared(a: Array, b: Array, scale: Array, tolerance: float, noise: Array) -> tuple[Array, Array]:

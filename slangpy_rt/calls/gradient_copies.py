@@ -90,7 +90,7 @@ class GradientCopies:
             self._is_clear = True
 
     def dispatches(self, args: bytes, buffers: Sequence[Buffer]) -> tuple[Dispatch, ...]:
-        """Return the dispatches that add the copies to the gradients of a launch, by its argument block and buffers."""
+        """Return the dispatches that add the copies to the gradients of a launch with this block and buffers."""
         out: list[Dispatch] = []
         for offset, place, additions in self._sums:
             (gradient,) = struct.unpack_from("<Q", args, offset)
@@ -118,7 +118,7 @@ class GradientCopies:
     def _addition(
         self, places: int, to: int, buffer: Buffer, first: int, apart: int, count: int
     ) -> tuple[Dispatch, int]:
-        """Return the dispatch that adds copies to the floats at an address, and the place of this in its arguments."""
+        """Return the dispatch that adds copies to the floats at an address, and where its arguments have this."""
         device, kind = self._device, scalar_type("float")
         target = NDBuffer.of(layout_of(device, NDBuffer, kind, (places,), aligned=False), buffer, to)
         layout = layout_of(device, NDBuffer, kind, ((count - 1) * apart + places,), aligned=False)

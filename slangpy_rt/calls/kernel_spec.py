@@ -273,7 +273,7 @@ def describe_dispatch(
 def _with_copies(
     leaves: Sequence[Leaf], operands: list[Operand], shape: Shape, tile: int
 ) -> tuple[list[Operand], tuple[Copies, ...]]:
-    """Return the operands and the copies of gradients; ``tile`` is the number of a tile's threads, 0 without tiles."""
+    """Return the operands and the copies of gradients; ``tile`` is the threads of a tile, 0 without tiles."""
     found = {
         o.name: made
         for leaf, o in zip(leaves, operands, strict=True)

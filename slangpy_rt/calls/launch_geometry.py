@@ -66,7 +66,10 @@ class Copies:
     @property
     def fixed(self) -> dict[str, Shape]:
         """The values of the argument block by which elements choose a copy."""
-        return {f"apart_{self.name}": (self.length * self.unit,), f"shift_{self.name}": (33 - self.count.bit_length(),)}
+        return {
+            f"apart_{self.name}": (self.length * self.unit,),
+            f"shift_{self.name}": (33 - self.count.bit_length(),),
+        }
 
 
 def widen(host: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Shape) -> tuple[list[Operand], int]:
@@ -156,7 +159,7 @@ def copies_of(leaf: Leaf, o: Operand, shape: Shape, group: int) -> Copies | None
     b, count = leaf.bound, prod(shape)
     if count < _LEAST_COPYING or not (b.scalar == "float" or (b.scalar == "half" and b.packer.sums)):
         return None
-    whole = o.mode == "gradient" and o.access == "accumulate" and not o.step == "own"
+    whole = o.mode == "gradient" and o.access == "accumulate" and o.step != "own"
     if not (whole or (o.access in ("scatter", "sum") and count >= _LEAST_COPYING_ARRAYS)):
         return None
     strides = leaf.strides or (0,) * len(shape)

@@ -6,6 +6,7 @@ leave 1e-4.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 import slangpy_rt as spy
 from tests.conformance._cuda_text import compiled_for_cuda
-from tests.depth import every_device
+from tests.depth import every_device, needs
 
 COUNT = 1 << 18
 # The CPU adds up pieces of 2048 elements, whose own sums lose 2e-5; elsewhere 1024 terms at most follow each other.
@@ -79,14 +80,14 @@ def test_one_place(device: spy.Device) -> None:
     assert error(w.grad.to_numpy(), terms.sums.sum()) < LOST
 
 
+@needs(lambda case: ["half"] if case["form"] == "half" else [])
 @every_device
 @pytest.mark.parametrize("form", ["matrix", "transposed", "half", "vectors", "both", "inside"])
-def test_forms(device: spy.Device, requires: Any, form: str) -> None:
+def test_forms(device: spy.Device, form: str) -> None:
     terms, module = Terms(device), load(device)
     x, k = terms.x, terms.k
     wanted: Any = terms.sums
     if form == "half":
-        requires("half")
         terms = Terms(device, value=1 / 128)
         w = carrying(device, 4, kind="half")
         module.half_many.bwds(terms.x, terms.k, w, _result=terms.seed)
@@ -193,10 +194,8 @@ def test_an_interrupt_between_the_kernels(device: spy.Device, monkeypatch: pytes
         launch(*args)
 
     monkeypatch.setattr(device, "launch", once)
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         module.many.bwds(terms.x, terms.k, carrying(device, 4), _result=terms.seed)
-    except KeyboardInterrupt:
-        pass
     monkeypatch.setattr(device, "launch", launch)
     w = carrying(device, 4)
     module.many.bwds(terms.x, terms.k, w, _result=terms.seed)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from _gradients import Requires, folded, integers, load, modes, same, seed_of, tensor
+from _gradients import folded, integers, load, modes, same, seed_of, tensor
 
 import slangpy_rt as spy
-from tests.depth import sampled
+from tests.depth import needs, sampled
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,8 @@ def test_columns_that_are_views(module: spy.Module) -> None:
     same(deep.grad, g.reshape(50, 375, 64) * integers(375, 64, seed=3))
 
 
-def test_columns_of_doubles(module: spy.Module, requires: Requires) -> None:
-    requires("double")
+@needs("double")
+def test_columns_of_doubles(module: spy.Module) -> None:
     b, g = (integers(18_750, 64, seed=k).astype(np.float64) for k in range(2))
     x = tensor(module, np.ones(64)).with_grads()
     module.mean.bwds(x, tensor(module, b), _result=seed_of(module, g))
