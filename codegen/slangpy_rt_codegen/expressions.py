@@ -26,7 +26,7 @@ def index_of(spec: CallSpec, element: str = "_spy_i") -> str:
 
 def address_of(spec: CallSpec, o: Operand) -> str:
     """Return the address of an element's value."""
-    first = _first_of(spec, o)
+    first = _first_of(spec, o) if o.copied else f"_spy_call.v_{o.name}"
     if o.mode == "linear":
         return f"_spy_offset({first}, {_times(o.count, '_spy_i')})"
     if o.mode == "strided":

@@ -23,6 +23,7 @@ from slangpy_rt.runtime.pickling import damaged, reads
 from slangpy_rt.slang.declarations import find_overloads, gone
 
 if TYPE_CHECKING:
+    from slangpy_rt.backends.base import Dispatch
     from slangpy_rt.arguments.scope import Scope
     from slangpy_rt.calls.gradient_report import GradientReport
     from slangpy_rt.calls.prepared import PreparedCall
@@ -242,10 +243,12 @@ class Function(SlangCallable):
             prepared, values, _ = self._known(args, "tensor", dict(zip(named, own, strict=False)))
         copies, dispatch, out = prepared.recorded(values)
         check = prepared.pending(values) if self._device.debug else None
+        behind: tuple[Dispatch, ...] = ()
+        if prepared.copies is not None and dispatch is not None:
+            behind = prepared.copies.dispatches(dispatch.args, dispatch.buffers)
         return Call(
-            prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies), check,
-            prepared.behind(dispatch),
-        )  # fmt: skip
+            prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies), check, behind
+        )
 
     def dispatch(self, threads: Any = None, /, *args: Any, **named: Any) -> None:
         """Run a function without ``[numthreads]`` once for each thread, whose index is its first parameter.

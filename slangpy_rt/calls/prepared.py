@@ -159,7 +159,7 @@ class PreparedCall:
         self._brought = tuple((k, packer) for k, packer in zip((*order, -1), given, strict=False) if packer.brings)
         self._known_alone = False
         # Whether the device's own queue adds sums to gradients after the kernel.
-        self.sums = any(leaf.packer.sums for b in bound for leaf in b.leaves)
+        self.sums = bool(self._finishes) and any(leaf.packer.sums for b in bound for leaf in b.leaves)
         self.into = result.into
         # In the object, not in its class, where Python 3.11 looks it up 20 ns more slowly.
         self.guards = False
@@ -203,7 +203,10 @@ class PreparedCall:
                 if found:
                     for dispatch in self.conflicts.copies(found, block, buffers):
                         launch(*dispatch)
-            launch = self._launch_of(launch)
+            if self.copies is not None:
+                launch = partial(self.copies.launch, launch)
+            if self.launcher is not None:
+                launch = partial(self.launcher.launch, launch)
             try:
                 packed = self.pack(*block)
             except (struct.error, OverflowError) as error:
@@ -309,12 +312,6 @@ class PreparedCall:
             raise self._refused(items, error) from None
         return copies, Dispatch(self.kernel, self.groups, self.prefix + packed, every), out
 
-    def behind(self, dispatch: Dispatch | None) -> tuple[Dispatch, ...]:
-        """Return the dispatches that have to follow the recorded one."""
-        if self.copies is None or dispatch is None:
-            return ()
-        return self.copies.dispatches(dispatch.args, dispatch.buffers)
-
     def pending(self, values: tuple[Any, ...]) -> Callable[[], None] | None:
         """Return what a command list has to call once after its first run; None for nothing."""
         return None
@@ -377,18 +374,15 @@ class PreparedCall:
             if found:
                 for dispatch in self.conflicts.copies(found, block, buffers):
                     launch(*dispatch)
-        launch = self._launch_of(launch)
+        if self.copies is not None:
+            launch = partial(self.copies.launch, launch)
+        if self.launcher is not None:
+            launch = partial(self.launcher.launch, launch)
         try:
             packed = self.pack(*block)
         except (struct.error, OverflowError) as error:
             raise self._refused(block, error) from None
         launch(self.kernel, self.groups, self.prefix + packed, buffers)
-
-    def _launch_of(self, launch: Callable[..., None]) -> Callable[..., None]:
-        """Return the function that launches the kernel and what belongs to it by a function like ``Queue.launch``."""
-        if self.copies is not None:
-            launch = partial(self.copies.launch, launch)
-        return launch if self.launcher is None else partial(self.launcher.launch, launch)
 
     def launch_at(self, launch: Callable[..., None], block: list[Any]) -> None:
         """Launch the kernel on memory that other libraries keep alive; ``block`` is as ``addresses`` returns it."""
