@@ -1,0 +1,102 @@
+"""Statements ``x = same(x);`` in differentiable functions, without which Slang's derivatives of them are wrong.
+
+``same`` returns its argument. Its call is an instruction of its own in Slang's intermediate code, in the block where
+it stands, and these faults of Slang 2026.12 need another kind of instruction there:
+
+- The derivative of a scalar and a vector makes a vector of the scalar after the scalar's definition. If that is a
+  parameter or the result of a loop, this place is wrong, and a gradient is lost or used before it is computed. A
+  function therefore begins with ``p = same(p);`` for one parameter, and ``w = same(w);`` follows each loop that
+  assigns `w`.
+- In a loop, the backward pass reads a variable that was an ``out`` or ``inout`` argument as it was before that call.
+  ``x = same(x);`` follows the call.
+- Two variables of one type that change in a branch, one of them by a component, may get one register. The component's
+  assignments are put between two statements ``p = same(p);``. So are those of a matrix anywhere: of two components
+  that are read afterwards, one loses its gradient.
+- Of two elements of one array, vector or matrix that are read in a block, one by an index that is no literal, one
+  loses its gradient (``element_reads``).
+- The compiler ends on the forward derivative of a vector that is made of a ``no_diff`` parameter: ``u = same(u);``
+  begins a function for each such scalar. What is assigned to one in a branch or a loop has no gradient:
+  ``var u = same(u);`` begins a function that assigns it.
+- The compiler crashes on a ``for`` loop whose counter starts at a value that is no constant: ``i = same(i);`` begins
+  its body.
+
+Three more faults are mended here, too:
+
+- The compiler crashes on ``while`` loops that are nested or hold ``continue``, and loses gradients in those that hold
+  ``break``: ``while (c)`` becomes ``for (; c; )``.
+- The derivatives of ``fmod`` and ``clamp`` (``core_functions``).
+- A ``[TreatAsDifferentiable]`` function returns 0 in a derivative, in place of its value. It becomes a differentiable
+  function that calls one without the attribute by ``no_diff``.
+
+Edits keep the lines of a text. Functions that cannot be read as statements stay.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+
+from slangpy_rt.slang.corrections.rebinding.core_functions import LIMITS, REMAINDER, core_function_edits
+from slangpy_rt.slang.corrections.rebinding.edit import Edit, applied
+from slangpy_rt.slang.corrections.rebinding.element_reads import element_edits, macro_edits
+from slangpy_rt.slang.corrections.rebinding.function_edits import FunctionEdits
+from slangpy_rt.slang.corrections.rebinding.surroundings import surroundings_of
+from slangpy_rt.slang.differentiable_functions import TreatedFunction, differentiable_functions, treated_functions
+
+# A [TreatAsDifferentiable] function of this prefix has lost the attribute.
+_CONSTANT = "_spy_constant_"
+# A struct that cannot be differentiated, an integer or a boolean is returned by the second function.
+_SAME = """
+[Differentiable] T {name}<T : IDifferentiable>(T x) {{ return x; }}
+T {name}<T>(T x) {{ return x; }}
+[Differentiable] T {name}<T : IDifferentiable>(T x, int number) {{ return x; }}
+T {name}<T>(T x, int number) {{ return x; }}
+"""
+
+
+def rebound(text: str, others: Iterable[str] = ()) -> str:
+    """Return a text with the statements that its differentiable functions need, and the functions that these call.
+
+    Parameters
+    ----------
+    text : str
+        The text of a file.
+    others : iterable of str
+        Texts of other files, whose functions with ``out`` and ``inout`` parameters, structs and names of types the
+        text may use.
+    """
+    if "ifferentiable" not in text:
+        return text
+    # Files that are included together have functions of different names.
+    number = f"{zlib.crc32(text.encode()):08x}"
+    bodies = {f"_spy_same_{number}": _SAME, f"_spy_fmod_{number}": REMAINDER, f"_spy_clamp_{number}": LIMITS}
+    edits = tuple(_edits(text, others, *bodies))
+    added = "".join(body.format(name=name) for name, body in bodies.items() if any(name in e.text for e in edits))
+    return applied(text, edits) + added
+
+
+def _edits(text: str, others: Iterable[str], same: str, remainder: str, limits: str) -> Iterator[Edit]:
+    """Yield the edits that the differentiable functions of a text need."""
+    functions, _ = differentiable_functions(text)
+    around = surroundings_of((text, *others)) if functions else surroundings_of(())
+    for function in functions:
+        yield from FunctionEdits.of(function, around, same).edits()
+        yield from element_edits(function, around, same)
+    yield from macro_edits(text, same) if functions else ()
+    for treated in treated_functions(text):
+        yield from _constant_edits(treated)
+    yield from core_function_edits(functions, text, remainder, limits)
+
+
+def _constant_edits(function: TreatedFunction) -> list[Edit]:
+    """Return the edits that make a function call one without the attribute, as a constant."""
+    if not function.end:
+        return []
+    start, end = function.attribute
+    head = f"[Differentiable] {function.head}"
+    body = f"{{ return no_diff {_CONSTANT}{function.name.text}({', '.join(function.arguments)}); }}"
+    return [
+        Edit(start, "", end - start),
+        Edit(function.name.start, _CONSTANT),
+        Edit(function.end, f" {head} {body}"),
+    ]
