@@ -7,11 +7,10 @@ for example one with a brace in each branch of an ``#if``, is reported as unread
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from slangpy_rt.slang.macros import Macro, formed_texts
 from slangpy_rt.slang.places import Writer
 from slangpy_rt.slang.statements import Block, parse_block
 from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, macro_bodies, tokens
@@ -187,26 +186,9 @@ def treated_functions(text: str) -> Iterator[TreatedFunction]:
                         yield found
 
 
-def writing_functions(text: str, known: Mapping[str, Macro]) -> Iterator[tuple[str, Writer]]:
-    """Yield the functions that write to a parameter or, ``[mutating]``, to their object.
-
-    Parameters
-    ----------
-    text : str
-        The text of a file.
-    known : mapping of str to Macro
-        The macros that it may use, some of which may form functions.
-    """
-    yield from _writing_functions(text, [(0, len(text)), *macro_bodies(text)])
-    forming = {name: macro for name, macro in known.items() if _WRITES.search(macro.body)}
-    # A macro that uses another one has its own parameters' names.
-    forming |= {n: m for n, m in known.items() if any(re.search(rf"\b{f}\b", m.body) for f in forming)}
-    for whole in formed_texts(text, forming):
-        yield from _writing_functions(whole, [(0, len(whole))])
-
-
-def _writing_functions(text: str, parts: Sequence[tuple[int, int]]) -> Iterator[tuple[str, Writer]]:
-    for start, end in parts:
+def writing_functions(text: str) -> Iterator[tuple[str, Writer]]:
+    """Yield the functions that write to a parameter or, ``[mutating]``, to their object."""
+    for start, end in [(0, len(text)), *macro_bodies(text)]:
         items = tokens(text, start, end) if _WRITES.search(text, start, end) else []
         seen: set[int] = set()
         for at, item in enumerate(items):
@@ -448,7 +430,7 @@ def _parameters(items: Sequence[Token], modern: bool) -> Iterator[Variable]:
                 at = close + 1
         if not name or not type_:
             continue
-        fixed = not words.isdisjoint(_FIXED)
+        fixed = not words.isdisjoint(_FIXED) or (modern and "inout" not in words and "out" not in words)
         yield Variable(name, kind_of(type_), type_, not fixed, "out" not in words, "no_diff" not in words)
 
 

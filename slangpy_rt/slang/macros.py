@@ -1,77 +1,108 @@
-"""The macros of Slang text and the declarations that they form.
+"""The macros of Slang text that form statements or declarations, and the text with their replacements.
 
-``#if`` is not evaluated: of several definitions of one name, the last one counts.
+The preprocessor is not run: a macro of several definitions, or with an ``#undef``, is left to the compiler, and so
+are those that form no statement, no declaration and no element of an array.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slangpy_rt.slang.tokens import UnbalancedBrackets, closing, macro_bodies, tokens
 
-_HEAD = re.compile(r"#[ \t]*define[ \t]+(\w+)(?:\(([^)]*)\))?$")
+_HEAD = re.compile(r"#[ \t]*define[ \t]+(\w+)(\([^)]*\))?$")
+_UNDEFINED = re.compile(r"#[ \t]*undef[ \t]+(\w+)")
 _PASTE = re.compile(r"\s*##\s*")
+_COMMENT = re.compile(r"/\*.*?\*/|//.*", re.S)
+# What a macro has that forms more than an expression of names, numbers and calls.
+_FORMS = re.compile(r"[\[\];{}]|ifferentiable|\b(?:for|while)\b|(?<![=!<>])=(?!=)|\+\+|--")
 # Macros of macros are replaced as often.
-_DEPTH = 4
+_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """A macro with parameters.
+    """A macro.
 
     Attributes
     ----------
-    parameters : tuple of str
-        Their names.
+    parameters : tuple of str, optional
+        Their names; None for a macro that is used without parentheses.
     body : str
         The replacement text in one line.
-    start, end : int
-        Offsets of the replacement text.
     """
 
-    parameters: tuple[str, ...]
+    parameters: tuple[str, ...] | None
     body: str
-    start: int = 0
-    end: int = 0
 
-    def with_arguments(self, arguments: Sequence[str]) -> str:
+    def replacement(self, arguments: Sequence[str]) -> str:
         """Return the replacement text with arguments in place of the parameters."""
-        values = dict(zip(self.parameters, arguments, strict=False))
+        values = dict(zip(self.parameters or (), arguments, strict=False))
         whole = re.sub(r"\b[A-Za-z_]\w*", lambda match: values.get(match[0], match[0]), self.body)
         return _PASTE.sub("", whole)
 
 
-def macros(text: str) -> dict[str, Macro]:
-    """Return the macros with parameters that a text defines, by their names."""
-    found = {}
-    for start, end in macro_bodies(text):
-        head = _HEAD.search(text[text.rfind("#", 0, start) : start])
-        if head and head[2]:
-            parameters = tuple(part.strip() for part in head[2].split(","))
-            found[head[1]] = Macro(parameters, text[start:end].replace("\\\n", " "), start, end)
-    return found
+def macros(texts: Iterable[str]) -> dict[str, Macro]:
+    """Return the macros of texts that form statements, declarations or elements, by their names."""
+    found: dict[str, Macro] = {}
+    counts: Counter[str] = Counter()
+    for text in texts:
+        if "#" not in text:
+            continue
+        counts.update(name for name in _UNDEFINED.findall(text) for _ in range(2))
+        for start, end in macro_bodies(text):
+            head = _HEAD.search(text[text.rfind("#", 0, start) : start])
+            if head is None:
+                continue
+            parameters = tuple(part.strip() for part in head[2][1:-1].split(",")) if head[2] else None
+            found[head[1]] = Macro(parameters, _COMMENT.sub(" ", text[start:end].replace("\\\n", " ")).strip())
+            counts[head[1]] += 1
+    single = {
+        name: macro for name, macro in found.items() if counts[name] == 1 and "..." not in (macro.parameters or ())
+    }
+    forming = {name for name, macro in single.items() if _FORMS.search(macro.body)}
+    for _ in range(_DEPTH):
+        forming |= {n for n, m in single.items() if any(re.search(rf"\b{other}\b", m.body) for other in forming)}
+    # ``#x`` makes a string of an argument.
+    return {name: single[name] for name in forming if not re.search(r"(?<!#)#(?!#)", single[name].body)}
 
 
-def formed_texts(text: str, known: Mapping[str, Macro], depth: int = _DEPTH) -> Iterator[str]:
-    """Yield the replacement of each use of a macro in a text, and of each use in those."""
-    if not known or not depth or not re.search(r"\b(?:" + "|".join(map(re.escape, known)) + r")\s*\(", text):
-        return
+def expanded(text: str, known: Mapping[str, Macro], depth: int = _DEPTH) -> str:
+    """Return a text with replacements in place of the uses of macros; lines keep their numbers."""
+    if not known or not depth or not re.search(r"\b(?:" + "|".join(map(re.escape, known)) + r")\b", text):
+        return text
     items = tokens(text)
-    for at, item in enumerate(items[:-1]):
-        if item.text not in known or items[at + 1].text != "(":
+    parts: list[str] = []
+    at = position = 0
+    while at < len(items):
+        item = items[at]
+        at += 1
+        macro = known.get(item.text) if item.kind == "word" else None
+        if macro is None:
             continue
-        try:
-            close = closing(items, at + 1)
-        except UnbalancedBrackets:
-            continue
-        given, level, start = [], 0, items[at + 1].end
-        for k in range(at + 2, close + 1):
-            if k == close or (items[k].text == "," and level == 0):
-                given.append(text[start : items[k].start].strip())
-                start = items[k].end
-            level += (items[k].text in "([{") - (items[k].text in ")]}")
-        whole = known[item.text].with_arguments(given)
-        yield whole
-        yield from formed_texts(whole, known, depth - 1)
+        given: list[str] = []
+        end = item.end
+        if macro.parameters is not None:
+            if at >= len(items) or items[at].text != "(":
+                continue
+            try:
+                close = closing(items, at)
+            except UnbalancedBrackets:
+                continue
+            level, start = 0, items[at].end
+            for k in range(at + 1, close + 1):
+                if k == close or (items[k].text == "," and level == 0):
+                    given.append(_COMMENT.sub(" ", text[start : items[k].start]).strip().replace("\n", " "))
+                    start = items[k].end
+                level += (items[k].text in "([{") - (items[k].text in ")]}")
+            end, at = items[close].end, close + 1
+            if len(given) != len(macro.parameters):
+                continue
+        others = {name: other for name, other in known.items() if name != item.text}
+        whole = expanded(macro.replacement(given), others, depth - 1)
+        parts += (text[position : item.start], f" {whole} ", "\n" * text.count("\n", item.start, end))
+        position = end
+    return "".join(parts) + text[position:]

@@ -38,10 +38,11 @@ from collections.abc import Iterable, Iterator
 
 from slangpy_rt.slang.corrections.rebinding.core_functions import LIMITS, REMAINDER, core_function_edits
 from slangpy_rt.slang.corrections.rebinding.edit import Edit, applied
-from slangpy_rt.slang.corrections.rebinding.element_reads import element_edits, macro_edits
+from slangpy_rt.slang.corrections.rebinding.element_reads import element_edits
 from slangpy_rt.slang.corrections.rebinding.function_edits import FunctionEdits
 from slangpy_rt.slang.corrections.rebinding.surroundings import surroundings_of
 from slangpy_rt.slang.differentiable_functions import TreatedFunction, differentiable_functions, treated_functions
+from slangpy_rt.slang.macros import expanded, macros
 
 # A [TreatAsDifferentiable] function of this prefix has lost the attribute.
 _CONSTANT = "_spy_constant_"
@@ -65,14 +66,19 @@ def rebound(text: str, others: Iterable[str] = ()) -> str:
         Texts of other files, whose functions with ``out`` and ``inout`` parameters, structs and names of types the
         text may use.
     """
-    if "ifferentiable" not in text:
+    near = tuple(others)
+    if "ifferentiable" not in text and not any("ifferentiable" in other for other in near):
+        return text
+    known = macros((text, *near))
+    whole = expanded(text, known)
+    if "ifferentiable" not in whole:
         return text
     # Files that are included together have functions of different names.
     number = f"{zlib.crc32(text.encode()):08x}"
     bodies = {f"_spy_same_{number}": _SAME, f"_spy_fmod_{number}": REMAINDER, f"_spy_clamp_{number}": LIMITS}
-    edits = tuple(_edits(text, others, *bodies))
+    edits = tuple(_edits(whole, tuple(expanded(other, known) for other in near), *bodies))
     added = "".join(body.format(name=name) for name, body in bodies.items() if any(name in e.text for e in edits))
-    return applied(text, edits) + added
+    return applied(whole, edits) + added if edits else text
 
 
 def _edits(text: str, others: Iterable[str], same: str, remainder: str, limits: str) -> Iterator[Edit]:
@@ -82,7 +88,6 @@ def _edits(text: str, others: Iterable[str], same: str, remainder: str, limits: 
     for function in functions:
         yield from FunctionEdits.of(function, around, same).edits()
         yield from element_edits(function, around, same)
-    yield from macro_edits(text, same) if functions else ()
     for treated in treated_functions(text):
         yield from _constant_edits(treated)
     yield from core_function_edits(functions, text, remainder, limits)

@@ -4,21 +4,19 @@ Of two elements of one value that are read in one block, one of them by an index
 gradient in Slang's backward derivative. All but the first are therefore read from copies, ``same(v, 1)[i]``, whose
 numbers keep them apart, and a variable that would be another name of the value becomes a copy, ``w = same(v, 2);``.
 
-Slang moves what does not change in a loop to the block before it, and the rounds of an unrolled loop follow each other
-in one block. Branches may be decided by the compiler, so what they read counts as read beside them.
+Slang moves what does not change in a loop to the block before it, and the rounds of an unrolled loop follow one
+another in one block. Branches may be decided by the compiler, so what they read counts as read beside them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import dataclass
 
 from slangpy_rt.slang.corrections.rebinding.edit import Edit
 from slangpy_rt.slang.corrections.rebinding.surroundings import Surroundings
 from slangpy_rt.slang.differentiable_functions import DifferentiableFunction, Variable, declared_variables, kind_of
-from slangpy_rt.slang.macros import macros
 from slangpy_rt.slang.places import (
     ASSIGNMENTS,
     Writers,
@@ -31,9 +29,11 @@ from slangpy_rt.slang.places import (
     written_places,
 )
 from slangpy_rt.slang.statements import Block, Branch, Loop, Statement, walk
-from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, tokens
+from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing
 
 _COMPONENTS = frozenset("xyzwrgba")
+# ``m._m01`` and ``m._12``.
+_MATRIX_COMPONENT = re.compile(r"_m?[0-4]{2}")
 _UNROLLED = frozenset(("ForceUnroll", "$"))
 
 
@@ -126,30 +126,6 @@ def element_edits(function: DifferentiableFunction, around: Surroundings, same: 
     return tuple(edits)
 
 
-def macro_edits(text: str, same: str) -> Iterator[Edit]:
-    """Yield the edits that keep the elements apart that a macro reads from one argument.
-
-    A macro that an assignment uses, ``AT(v, 0) = 1``, stays as it is.
-    """
-    for name, macro in macros(text).items() if "#" in text else ():
-        start, end = macro.start, macro.end
-        items = tokens(text, start, end)
-        bases = [
-            (k - 2 if items[k - 1].text == ")" else k - 1)
-            for k, item in enumerate(items)
-            if item.text == "[" and k and (items[k - 1].kind == "word" or items[k - 1].text == ")")
-        ]
-        read = [items[k] for k in bases if items[k].text in macro.parameters]
-        once = {item.text for item in read if sum(item.text == other.text for other in read) < 2}
-        assigns = any(item.text in (*ASSIGNMENTS, ";", "{") for item in items)
-        if assigns or re.search(rf"\b{name}\s*\([^;]*\)\s*(?:[-+*/]?=[^=]|\+\+|--)", text):
-            continue
-        for number, item in enumerate(read, 1):
-            if item.text not in once:
-                yield Edit(item.start, f"{same}(")
-                yield Edit(item.end, f", {1000003 + number})")
-
-
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """Finds the elements that statements read."""
@@ -225,7 +201,7 @@ class _Reader:
         declared = self._declared(items, known)
         inner = {**known, **declared}
         unseen = set(declared)
-        for element, base in (*_elements(items, self.around.writers), *self._passed(items)):
+        for element, base in _elements(items, self.around.writers):
             name = base[0].text
             if len(base) == 1 and name in unseen:
                 unseen.discard(name)
@@ -241,24 +217,6 @@ class _Reader:
                     if turn and not unrolled and element.words & turn.changed:
                         break
                 yield _Reading(element, tuple(blocks), tuple(counters))
-
-    def _passed(self, items: Sequence[Token]) -> Iterator[tuple[_Element, Sequence[Token]]]:
-        """Yield the arguments of macros that read elements of them."""
-        for at, item in enumerate(items[:-1]):
-            reading = self.around.element_macros.get(item.text)
-            if not reading or items[at + 1].text != "(":
-                continue
-            with suppress(UnbalancedBrackets):
-                given = arguments_of(items, at + 1)
-                after = items[closing(items, at + 1) + 1].text if closing(items, at + 1) + 1 < len(items) else ""
-                for number, within in reading.items() if after not in ASSIGNMENTS | {"++", "--"} else ():
-                    if number < len(given) and is_place(items[slice(*given[number])]):
-                        indices = [items[k] for n in within if n < len(given) for k in range(*given[n])]
-                        words = frozenset(i.text for i in indices if i.kind == "word")
-                        start, end = given[number]
-                        value = "".join(i.text for i in items[start:end]).removeprefix("this.")
-                        element = _Element(value, items[start].start, items[end - 1].end, words, not words)
-                        yield element, items[start:end]
 
     def _has_elements(self, base: Sequence[Token], known: Mapping[str, Variable]) -> bool:
         """Whether tokens are a value whose elements may have derivatives."""
@@ -292,6 +250,10 @@ def _elements(items: Sequence[Token], writers: Writers) -> Iterator[tuple[_Eleme
                 dots = [k for k in range(root + 1, at) if items[k].text in (".", "[")]
                 end = next((k for k in dots if items[k].text == "["), dots[-1])
                 yield _element(items, root, end, at, True), items[root:end]
+        elif _MATRIX_COMPONENT.fullmatch(item.text) and at > 1 and items[at - 1].text == ".":
+            start = expression_start(items, at - 2)
+            if start >= 0 and items[start].start not in written and all(i.text != "[" for i in items[start:at]):
+                yield _element(items, start, at - 1, at - 1, False), items[start : at - 1]
         elif item.text == "[" and at and (items[at - 1].kind == "word" or items[at - 1].text == ")"):
             start = expression_start(items, at - 1)
             if start < 0 or items[start].start in written or any(i.text == "[" for i in _outer(items[start:at])):

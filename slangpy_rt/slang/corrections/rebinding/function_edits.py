@@ -64,7 +64,7 @@ _SCALAR_FUNCTIONS = frozenset(
         "tan",
         "tanh",
         "trunc",
-    )  # fmt: skip
+    )
 ).union(("if", "for", "while", "switch", "return", "float", "half", "double", "int", "uint", "bool", "MaxIters"))
 
 Known = Mapping[str, Variable]

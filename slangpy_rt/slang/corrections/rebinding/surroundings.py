@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -15,9 +14,7 @@ from slangpy_rt.slang.differentiable_functions import (
     type_aliases,
     writing_functions,
 )
-from slangpy_rt.slang.macros import Macro, macros
 from slangpy_rt.slang.places import Writer, Writers
-from slangpy_rt.slang.tokens import UnbalancedBrackets, closing, tokens
 
 # Functions of Slang's core module with ``out`` parameters that have derivatives.
 _CORE = {
@@ -39,14 +36,11 @@ class Surroundings:
         The fields of each struct.
     aliases : mapping of str to str
         Types by other names that they have.
-    element_macros : mapping of str to mapping of int to frozenset of int
-        Macros that read an element of an argument: the argument's number, and those of the arguments in its index.
     """
 
     writers: Writers
     fields: Mapping[str, tuple[Variable, ...]]
     aliases: Mapping[str, str]
-    element_macros: Mapping[str, Mapping[int, frozenset[int]]]
 
     def resolved(self, variable: Variable) -> Variable:
         """Return a variable with its type in place of a name of the type."""
@@ -73,45 +67,20 @@ def surroundings_of(texts: Sequence[str]) -> Surroundings:
     writers: dict[str, tuple[Writer, ...]] = dict(_CORE)
     fields: dict[str, tuple[Variable, ...]] = {}
     aliases: dict[str, str] = {}
-    known: dict[str, Macro] = {}
     for text in texts:
-        known |= _macros(text)
-    for text in texts:
-        for name, writer in _writing(text) if not known else writing_functions(text, known):
+        for name, writer in _writing(text):
             writers[name] = (*writers.get(name, ()), writer)
         own_fields, own_aliases = _types(text)
         for name, field in own_fields:
             fields[name] = (*fields.get(name, ()), field)
         aliases |= own_aliases
-    reading = {name: _elements_of(macro) for name, macro in known.items() if "[" in macro.body}
-    return Surroundings(writers, fields, aliases, {name: elements for name, elements in reading.items() if elements})
-
-
-def _elements_of(macro: Macro) -> dict[int, frozenset[int]]:
-    """Return the numbers of the parameters that a macro reads elements of, and of those in the indices."""
-    items = tokens(macro.body)
-    found: dict[int, frozenset[int]] = {}
-    for at, item in enumerate(items):
-        base = items[at - 2 if at and items[at - 1].text == ")" else at - 1].text if at else ""
-        if item.text != "[" or base not in macro.parameters:
-            continue
-        with suppress(UnbalancedBrackets):
-            words = {i.text for i in items[at : closing(items, at)]}
-            number = macro.parameters.index(base)
-            within = frozenset(n for n, name in enumerate(macro.parameters) if name in words)
-            found[number] = found.get(number, frozenset()) | within
-    return found
+    return Surroundings(writers, fields, aliases)
 
 
 # Each file of a session is read beside each other one.
 @lru_cache(maxsize=256)
-def _macros(text: str) -> Mapping[str, Macro]:
-    return macros(text)
-
-
-@lru_cache(maxsize=256)
 def _writing(text: str) -> tuple[tuple[str, Writer], ...]:
-    return tuple(writing_functions(text, {}))
+    return tuple(writing_functions(text))
 
 
 @lru_cache(maxsize=256)
