@@ -1,108 +1,105 @@
-"""The macros of Slang text that form statements or declarations, and the text with their replacements.
+"""Macros of Slang text, and their expansion for code that looks for names in it. The lines stay.
 
-The preprocessor is not run: a macro of several definitions, or with an ``#undef``, is left to the compiler, and so
-are those that form no statement, no declaration and no element of an array.
+Conditions are not evaluated: of several definitions of one macro the longest counts. Directives are left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from slangpy_rt.slang.tokens import UnbalancedBrackets, closing, macro_bodies, tokens
+from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, directives, tokens
 
-_HEAD = re.compile(r"#[ \t]*define[ \t]+(\w+)(\([^)]*\))?$")
-_UNDEFINED = re.compile(r"#[ \t]*undef[ \t]+(\w+)")
-_PASTE = re.compile(r"\s*##\s*")
-_COMMENT = re.compile(r"/\*.*?\*/|//.*", re.S)
-# What a macro has that forms more than an expression of names, numbers and calls.
-_FORMS = re.compile(r"[\[\];{}]|ifferentiable|\b(?:for|while)\b|(?<![=!<>])=(?!=)|\+\+|--")
-# Macros of macros are replaced as often.
-_DEPTH = 8
+_DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(?:\(([^)]*)\))?")
+_PASTED = re.compile(r"\s*# #\s*")
+# Uses of macros that are expanded in one text: a macro that uses others several times grows exponentially.
+_MOST = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Macro:
-    """A macro.
-
-    Attributes
-    ----------
-    parameters : tuple of str, optional
-        Their names; None for a macro that is used without parentheses.
-    body : str
-        The replacement text in one line.
-    """
+class Macro(NamedTuple):
+    """The parameters of a macro, None if it is used without parentheses, and the tokens that replace it."""
 
     parameters: tuple[str, ...] | None
-    body: str
-
-    def replacement(self, arguments: Sequence[str]) -> str:
-        """Return the replacement text with arguments in place of the parameters."""
-        values = dict(zip(self.parameters or (), arguments, strict=False))
-        whole = re.sub(r"\b[A-Za-z_]\w*", lambda match: values.get(match[0], match[0]), self.body)
-        return _PASTE.sub("", whole)
+    body: tuple[str, ...]
 
 
-def macros(texts: Iterable[str]) -> dict[str, Macro]:
-    """Return the macros of texts that form statements, declarations or elements, by their names."""
+def macros_of(texts: Iterable[str], defines: Iterable[tuple[str, str]] = ()) -> dict[str, Macro]:
+    """Return the macros that texts and a device define, by name."""
     found: dict[str, Macro] = {}
-    counts: Counter[str] = Counter()
-    for text in texts:
-        if "#" not in text:
-            continue
-        counts.update(name for name in _UNDEFINED.findall(text) for _ in range(2))
-        for start, end in macro_bodies(text):
-            head = _HEAD.search(text[text.rfind("#", 0, start) : start])
+    lines = "".join(f"#define {name} {' '.join(value.splitlines())}\n" for name, value in defines)
+    for text in (lines, *texts):
+        for start, end in directives(text):
+            head = _DEFINE.match(text, start, end)
             if head is None:
                 continue
-            parameters = tuple(part.strip() for part in head[2][1:-1].split(",")) if head[2] else None
-            found[head[1]] = Macro(parameters, _COMMENT.sub(" ", text[start:end].replace("\\\n", " ")).strip())
-            counts[head[1]] += 1
-    single = {
-        name: macro for name, macro in found.items() if counts[name] == 1 and "..." not in (macro.parameters or ())
-    }
-    forming = {name for name, macro in single.items() if _FORMS.search(macro.body)}
-    for _ in range(_DEPTH):
-        forming |= {n for n, m in single.items() if any(re.search(rf"\b{other}\b", m.body) for other in forming)}
-    # ``#x`` makes a string of an argument.
-    return {name: single[name] for name in forming if not re.search(r"(?<!#)#(?!#)", single[name].body)}
+            names = None if head[2] is None else tuple(re.findall(r"\w+|\.\.\.", head[2]))
+            macro = Macro(names, tuple([item.text for item in tokens(text, head.end(), end)]))
+            if head[1] not in found or len(found[head[1]].body) < len(macro.body):
+                found[head[1]] = macro
+    return found
 
 
-def expanded(text: str, known: Mapping[str, Macro], depth: int = _DEPTH) -> str:
-    """Return a text with replacements in place of the uses of macros; lines keep their numbers."""
-    if not known or not depth or not re.search(r"\b(?:" + "|".join(map(re.escape, known)) + r")\b", text):
-        return text
-    items = tokens(text)
+def expanded(text: str, macros: Mapping[str, Macro]) -> str:
+    """Return a text with its macros replaced and its directives left out."""
     parts: list[str] = []
-    at = position = 0
-    while at < len(items):
-        item = items[at]
-        at += 1
-        macro = known.get(item.text) if item.kind == "word" else None
-        if macro is None:
-            continue
-        given: list[str] = []
-        end = item.end
-        if macro.parameters is not None:
-            if at >= len(items) or items[at].text != "(":
+    at = 0
+    for start, end in directives(text):
+        parts += (text[at:start], "\n" * text.count("\n", start, end))
+        at = end
+    whole = "".join(parts) + text[at:]
+    return _Expansion(macros).of(whole) if macros else whole
+
+
+class _Expansion:
+    """The expansion of macros in one text."""
+
+    def __init__(self, macros: Mapping[str, Macro]) -> None:
+        self._macros = macros
+        self._left = _MOST
+
+    def of(self, text: str, hidden: frozenset[str] = frozenset()) -> str:
+        """Return a text with all macros replaced but those of the names `hidden`."""
+        items = tokens(text)
+        parts: list[str] = []
+        at = 0
+        for index, item in enumerate(items):
+            macro = self._macros.get(item.text)
+            if item.start < at or macro is None or item.text in hidden or not self._left:
                 continue
-            try:
-                close = closing(items, at)
-            except UnbalancedBrackets:
-                continue
-            level, start = 0, items[at].end
-            for k in range(at + 1, close + 1):
-                if k == close or (items[k].text == "," and level == 0):
-                    given.append(_COMMENT.sub(" ", text[start : items[k].start]).strip().replace("\n", " "))
-                    start = items[k].end
-                level += (items[k].text in "([{") - (items[k].text in ")]}")
-            end, at = items[close].end, close + 1
-            if len(given) != len(macro.parameters):
-                continue
-        others = {name: other for name, other in known.items() if name != item.text}
-        whole = expanded(macro.replacement(given), others, depth - 1)
-        parts += (text[position : item.start], f" {whole} ", "\n" * text.count("\n", item.start, end))
-        position = end
-    return "".join(parts) + text[position:]
+            last = item
+            arguments: tuple[str, ...] = ()
+            if macro.parameters is not None:
+                try:
+                    if items[index + 1].text != "(":
+                        continue
+                    close = closing(items, index + 1)
+                except (IndexError, UnbalancedBrackets):
+                    continue
+                last, arguments = items[close], _arguments(items[index + 2 : close])
+            self._left -= 1
+            new = self.of(_replaced(macro, arguments), hidden | {item.text})
+            parts += (text[at : item.start], f" {new} ", "\n" * text.count("\n", item.start, last.end))
+            at = last.end
+        return "".join(parts) + text[at:]
+
+
+def _replaced(macro: Macro, arguments: Sequence[str]) -> str:
+    names = macro.parameters or ()
+    values = dict(zip(names, arguments, strict=False))
+    if names[-1:] == ("...",):
+        values["__VA_ARGS__"] = ", ".join(arguments[len(names) - 1 :])
+    return _PASTED.sub("", " ".join([values.get(item, item) for item in macro.body]))
+
+
+def _arguments(items: Sequence[Token]) -> tuple[str, ...]:
+    """Return the arguments of a macro, without their line breaks."""
+    found: list[list[str]] = [[]]
+    depth = 0
+    for item in items:
+        depth += (item.text == "(") - (item.text == ")")
+        if item.text == "," and not depth:
+            found.append([])
+        else:
+            found[-1].append(item.text)
+    return tuple([" ".join(part) for part in found])

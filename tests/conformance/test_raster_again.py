@@ -38,11 +38,6 @@ FACES = np.array([[0, 1, 2]], np.int32)
 TIMES = range(4)  # the third picture is the first that repeats steps
 
 
-@pytest.fixture(autouse=True)
-def _needed(device: spy.Device, requires: Any) -> None:
-    requires("uint64_t")
-
-
 @pytest.fixture(scope="module")
 def module(device: spy.Device) -> spy.Module:
     return spy.Module.load_from_source(device, "raster_again", TEXT)

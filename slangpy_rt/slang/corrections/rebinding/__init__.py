@@ -34,74 +34,102 @@ Edits keep the lines of a text. Functions that cannot be read as statements stay
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from slangpy_rt.slang.corrections.rebinding.core_functions import LIMITS, REMAINDER, core_function_edits
-from slangpy_rt.slang.corrections.rebinding.edit import Edit, applied
+from slangpy_rt.slang.corrections.rebinding.edit import Edit
 from slangpy_rt.slang.corrections.rebinding.element_reads import element_edits
 from slangpy_rt.slang.corrections.rebinding.function_edits import FunctionEdits
 from slangpy_rt.slang.corrections.rebinding.surroundings import surroundings_of
 from slangpy_rt.slang.differentiable_functions import TreatedFunction, differentiable_functions, treated_functions
-from slangpy_rt.slang.macros import expanded, macros
+from slangpy_rt.slang.forming_macros import expanded, expansions, forming_macros
+from slangpy_rt.slang.source_map import SourceMap
+from slangpy_rt.slang.tokens import macro_bodies, prefixed
 
 # A [TreatAsDifferentiable] function of this prefix has lost the attribute.
 _CONSTANT = "_spy_constant_"
 # A struct that cannot be differentiated, an integer or a boolean is returned by the second function.
-_SAME = """
+_SAME = prefixed(
+    """
 [Differentiable] T {name}<T : IDifferentiable>(T x) {{ return x; }}
 T {name}<T>(T x) {{ return x; }}
 [Differentiable] T {name}<T : IDifferentiable>(T x, int number) {{ return x; }}
 T {name}<T>(T x, int number) {{ return x; }}
-"""
+""",
+    "T x number",
+)
 
 
 def rebound(text: str, others: Iterable[str] = ()) -> str:
-    """Return a text with the statements that its differentiable functions need, and the functions that these call.
+    """Return a text after the edits of ``rebinding_edits``."""
+    return SourceMap.of(text).edited(rebinding_edits(text, others)).text
+
+
+def rebinding_edits(text: str, others: Iterable[str] = ()) -> list[tuple[int, int, str]]:
+    """Return edits that insert the statements that differentiable functions need, and the functions that these call.
 
     Parameters
     ----------
     text : str
         The text of a file.
     others : iterable of str
-        Texts of other files, whose functions with ``out`` and ``inout`` parameters, structs and names of types the
-        text may use.
+        Texts of other files, whose functions with ``out`` and ``inout`` parameters, structs, macros and names of types
+        the text may use.
+
+    Returns
+    -------
+    list of (int, int, str)
+        The first and the last offset of each replaced part, and the new text.
     """
     near = tuple(others)
     if "ifferentiable" not in text and not any("ifferentiable" in other for other in near):
-        return text
-    known = macros((text, *near))
-    whole = expanded(text, known)
-    if "ifferentiable" not in whole:
-        return text
-    # Files that are included together have functions of different names.
-    number = f"{zlib.crc32(text.encode()):08x}"
-    bodies = {f"_spy_same_{number}": _SAME, f"_spy_fmod_{number}": REMAINDER, f"_spy_clamp_{number}": LIMITS}
-    edits = tuple(_edits(whole, tuple(expanded(other, known) for other in near), *bodies))
-    added = "".join(body.format(name=name) for name, body in bodies.items() if any(name in e.text for e in edits))
-    return applied(whole, edits) + added if edits else text
+        return []
+    known = forming_macros((text, *near))
+    formed = expansions(text, known)
+    source = SourceMap.of(text).edited(formed)
+    if "ifferentiable" not in source.text:
+        return []
+    edits = _edits(source.text, tuple(expanded(other, known) for other in near), f"{zlib.crc32(text.encode()):08x}")
+    if not formed or not edits:
+        return edits
+    source = source.edited(edits)
+    return [(part.first, part.last, source.text[part.start : part.end]) for part in source.regions]
 
 
-def _edits(text: str, others: Iterable[str], same: str, remainder: str, limits: str) -> Iterator[Edit]:
-    """Yield the edits that the differentiable functions of a text need."""
+def _edits(text: str, others: tuple[str, ...], number: str) -> list[tuple[int, int, str]]:
+    """Return the edits that the differentiable functions of a text need.
+
+    Files that are included together have functions with different numbers.
+    """
+    same, remainder, limits = f"_spy_same_{number}", f"_spy_fmod_{number}", f"_spy_clamp_{number}"
     functions, _ = differentiable_functions(text)
-    around = surroundings_of((text, *others)) if functions else surroundings_of(())
-    for function in functions:
-        yield from FunctionEdits.of(function, around, same).edits()
-        yield from element_edits(function, around, same)
+    edits: list[Edit] = []
+    if functions:
+        around = surroundings_of((text, *others))
+        for function in functions:
+            edits += FunctionEdits.of(function, around, same).edits()
+            edits += element_edits(function, around, same)
+    bodies = list(macro_bodies(text))
     for treated in treated_functions(text):
-        yield from _constant_edits(treated)
-    yield from core_function_edits(functions, text, remainder, limits)
+        in_macro = any(start <= treated.name.start < end for start, end in bodies)
+        # The name may be a parameter of the macro.
+        edits += _constant_edits(treated, f"{_CONSTANT}##" if in_macro else _CONSTANT)
+    edits += core_function_edits(functions, text, remainder, limits)
+    texts = ((same, _SAME), (remainder, REMAINDER), (limits, LIMITS))
+    added = "".join(body.format(name=name) for name, body in texts if any(name in edit.text for edit in edits))
+    found = [(offset, offset + replaced, new) for offset, new, replaced in edits]
+    return [*found, (len(text), len(text), added)] if added else found
 
 
-def _constant_edits(function: TreatedFunction) -> list[Edit]:
+def _constant_edits(function: TreatedFunction, prefix: str) -> list[Edit]:
     """Return the edits that make a function call one without the attribute, as a constant."""
     if not function.end:
         return []
     start, end = function.attribute
     head = f"[Differentiable] {function.head}"
-    body = f"{{ return no_diff {_CONSTANT}{function.name.text}({', '.join(function.arguments)}); }}"
+    body = f"{{ return no_diff {prefix}{function.name.text}({', '.join(function.arguments)}); }}"
     return [
         Edit(start, "", end - start),
-        Edit(function.name.start, _CONSTANT),
+        Edit(function.name.start, prefix),
         Edit(function.end, f" {head} {body}"),
     ]

@@ -15,9 +15,10 @@ from slangpy_rt.slang.corrections.rebinding.edit import Edit
 from slangpy_rt.slang.differentiable_functions import DifferentiableFunction
 from slangpy_rt.slang.places import arguments_of
 from slangpy_rt.slang.statements import walk
-from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, tokens
+from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, prefixed, tokens
 
-REMAINDER = """
+REMAINDER = prefixed(
+    """
 [ForwardDerivative({name}_forward)] [BackwardDerivative({name}_backward)]
 T {name}<T : __BuiltinFloatingPointType>(T a, T b) {{ return fmod(a, b); }}
 DifferentialPair<T> {name}_forward<T : __BuiltinFloatingPointType>(DifferentialPair<T> a, DifferentialPair<T> b)
@@ -42,8 +43,11 @@ void {name}_backward<T : __BuiltinFloatingPointType>(
 {{
     return {name}(a, vector<T, N>(b));
 }}
-"""
-LIMITS = """
+""",
+    "T N a b d r i slope",
+)
+LIMITS = prefixed(
+    """
 [Differentiable] T {name}<T : __BuiltinFloatingPointType>(T x, T a, T b) {{ return min(max(x, a), b); }}
 [Differentiable] vector<T, N> {name}<T : __BuiltinFloatingPointType, let N : int>(
     vector<T, N> x, vector<T, N> a, vector<T, N> b) {{ return min(max(x, a), b); }}
@@ -54,7 +58,9 @@ vector<T, N> {name}<T : __BuiltinIntegerType, let N : int>(vector<T, N> x, vecto
 {{
     return clamp(x, a, b);
 }}
-"""
+""",
+    "T N M x a b",
+)
 _BEFORE_CALLS = ("return", "else", "no_diff", "case")
 
 
