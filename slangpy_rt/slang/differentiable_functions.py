@@ -303,7 +303,7 @@ def _treated(items: Sequence[Token], at: int) -> TreatedFunction | None:
     opening = next((k for k in range(at, -1, -1) if items[k].text == "["), 0)
     close = closing(items, opening)
     start = close + 1
-    while items[start].text == "[":
+    while start < len(items) and items[start].text == "[":
         start = closing(items, start) + 1
     name, returns, parameters, brace = _head(items, start)
     index = next((k for k in range(start, len(items)) if items[k].text == name), 0)

@@ -81,11 +81,11 @@ def _nested(v: Array, k: Array) -> Array:
             r = r + u * v + w
         w = w * u
         r = r + u * v
-    return r * w
+    return np.asarray(r * w)
 
 
 def _powers(x: Array, n: Array, stop: int = 3) -> Array:
-    return np.sum([x * x * i for i in range(int(n), stop)])
+    return np.asarray(np.sum([x * x * i for i in range(int(n), stop)]))
 
 
 def _f4(p: Array, q: Array) -> Any:

@@ -441,6 +441,7 @@ def a_product(device: spy.Device, m: Any) -> None:
         same(spy.matmul(a, b, transpose_a=True), x.T @ y)
         same(spy.matmul(a, b, transpose_b=True), x @ y.T)
         same(spy.matmul(a, b, alpha=2.0), 2 * (x @ y))
+        same(spy.matmul(a, b, alpha=3.0), 3 * (x @ y))
         same(spy.matmul(a.T, b), x.T @ y)
         same(spy.matmul(a[:2], b), x[:2] @ y)
         same(spy.matmul(a, b, bias=b[0]), x @ y + y[0])
@@ -489,10 +490,11 @@ def calls_without_elements(device: spy.Device, m: Any) -> None:
         same(m.less(spy.Tensor.full(device, n, 3.0), 1.0), np.full(n, 2, np.float32))
 
 
-FIELDS: list[Test] = [
+FIELDS: list[Any] = [
     an_element_type, a_kind_of_array, shapes_and_strides, a_whole_buffer_or_a_part, an_address_of_vectors,
     the_number_s_type, what_a_list_holds, a_dict_s_fields, arrays_in_lists_and_dicts, names_of_arguments, the_result,
-    the_map, constants_and_uniforms, one_array_twice, gradients_of_one_array, which_arguments_have_gradients,
+    the_map, constants_and_uniforms, one_array_twice, pytest.param(gradients_of_one_array, marks=needs("groups")),
+    which_arguments_have_gradients,
     torch_s_tensors, threads_of_a_kernel, a_reduction, an_operator, a_product, choices, a_list_s_call,
     calls_without_elements,
 ]  # fmt: skip

@@ -289,7 +289,7 @@ struct A { double x; float y; }
 struct B { float3 v; A a; }
 struct C { int16_t n; A pairs[2]; }
 struct InA { A a; float t; int8_t n; }
-struct InB { B b; float t; float2 u; }
+struct InB { B b; float t; float3 u; }
 struct InC { int8_t n; C c[2]; float t; bool on; }
 struct Last { float t; A a; }
 #define EACH(S)                                                                                              \
@@ -311,7 +311,7 @@ PADDED_B = np.dtype([("v", "f4", 3), ("a", PADDED_A)], align=True)
 PADDED_C = np.dtype([("n", "i2"), ("pairs", PADDED_A, 2)], align=True)
 PADDED_CASES: list[Any] = [
     ("InA", [("a", PADDED_A), ("t", "f4"), ("n", "i1")], True),
-    ("InB", [("b", PADDED_B), ("t", "f4"), ("u", "f4", 2)], True),
+    ("InB", [("b", PADDED_B), ("t", "f4"), ("u", "f4", 3)], True),
     ("InC", [("n", "i1"), ("c", PADDED_C, 2), ("t", "f4"), ("on", "?")], True),
     ("Last", [("t", "f4"), ("a", PADDED_A)], False),
 ]

@@ -50,8 +50,9 @@ from slangpy_rt.slang.differentiable_functions import (
     treated_functions,
     writing_functions,
 )
+from slangpy_rt.slang.source_map import SourceMap
 from slangpy_rt.slang.statements import Block, Branch, Loop, Statement, walk
-from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, tokens
+from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, macro_bodies, prefixed, tokens
 
 # A [TreatAsDifferentiable] function of this prefix has lost the attribute.
 _CONSTANT = "_spy_constant_"
@@ -83,16 +84,20 @@ _SCALAR_FUNCTIONS = frozenset(
 )
 _ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<="))
 # A struct that cannot be differentiated, an integer or a boolean is returned by the second function.
-_SAME = """
+_SAME = prefixed(
+    """
 [Differentiable] T {name}<T : IDifferentiable>(T x) {{ return x; }}
 T {name}<T>(T x) {{ return x; }}
 [Differentiable] T {name}<T : IDifferentiable>(T x, int number) {{ return x; }}
 T {name}<T>(T x, int number) {{ return x; }}
-"""
+""",
+    "T x number",
+)
 
 
 # d fmod(a, b) / db is -trunc(a / b); Slang has 0.
-_REMAINDER = """
+_REMAINDER = prefixed(
+    """
 [ForwardDerivative({name}_forward)] [BackwardDerivative({name}_backward)]
 T {name}<T : __BuiltinFloatingPointType>(T a, T b) {{ return fmod(a, b); }}
 DifferentialPair<T> {name}_forward<T : __BuiltinFloatingPointType>(DifferentialPair<T> a, DifferentialPair<T> b)
@@ -117,7 +122,9 @@ void {name}_backward<T : __BuiltinFloatingPointType>(
 {{
     return {name}(a, vector<T, N>(b));
 }}
-"""
+""",
+    "T N a b d r i slope",
+)
 
 
 class Edit(NamedTuple):
@@ -129,7 +136,12 @@ class Edit(NamedTuple):
 
 
 def rebound(text: str, others: Iterable[str] = ()) -> str:
-    """Return a text with the statements that its differentiable functions need, and the functions that these call.
+    """Return a text after the edits of ``rebinding_edits``."""
+    return SourceMap.of(text).edited(rebinding_edits(text, others)).text
+
+
+def rebinding_edits(text: str, others: Iterable[str] = ()) -> list[tuple[int, int, str]]:
+    """Return edits that insert the statements that differentiable functions need, and the functions that these call.
 
     Parameters
     ----------
@@ -137,17 +149,23 @@ def rebound(text: str, others: Iterable[str] = ()) -> str:
         The text of a file.
     others : iterable of str
         Texts of other files, whose functions with ``out`` and ``inout`` parameters the text may call.
+
+    Returns
+    -------
+    list of (int, int, str)
+        The first and the last offset of each replaced part, and the new text.
     """
     if "ifferentiable" not in text:
-        return text
+        return []
     # Files that are included together have functions of different names.
     number = f"{zlib.crc32(text.encode()):08x}"
     same, remainder = f"_spy_same_{number}", f"_spy_fmod_{number}"
     edits = _edits(text, others, same, remainder)
     used = {name for name in (same, remainder) for edit in edits if name in edit.text}
-    whole = _applied(text, edits)
-    whole += _SAME.format(name=same) if same in used else ""
-    return whole + (_REMAINDER.format(name=remainder) if remainder in used else "")
+    functions = _SAME.format(name=same) if same in used else ""
+    functions += _REMAINDER.format(name=remainder) if remainder in used else ""
+    found = [(offset, offset + replaced, new) for offset, new, replaced in edits]
+    return [*found, (len(text), len(text), functions)] if functions else found
 
 
 def _edits(text: str, others: Iterable[str], same: str, remainder: str) -> list[Edit]:
@@ -162,7 +180,9 @@ def _edits(text: str, others: Iterable[str], same: str, remainder: str) -> list[
     for function in functions:
         edits += _Rebinding(function, writers, fields, same).edits()
     for treated in treated_functions(text):
-        edits += _constant_edits(treated)
+        in_macro = any(start <= treated.name.start < end for start, end in macro_bodies(text))
+        # The name may be a parameter of the macro.
+        edits += _constant_edits(treated, f"{_CONSTANT}##" if in_macro else _CONSTANT)
     edits += (Edit(token.start, remainder, len(token.text)) for token in _remainders(functions, text))
     merged: dict[int, Edit] = {}
     for edit in edits:
@@ -186,28 +206,18 @@ def _remainders(functions: Sequence[DifferentiableFunction], text: str) -> Itera
             yield from (item for item in statement.items if item.text == "fmod")
 
 
-def _constant_edits(function: TreatedFunction) -> list[Edit]:
+def _constant_edits(function: TreatedFunction, prefix: str) -> list[Edit]:
     """Return the edits that make a function call one without the attribute, as a constant."""
     if not function.end:
         return []
     start, end = function.attribute
     head = f"[Differentiable] {function.head}"
-    body = f"{{ return no_diff {_CONSTANT}{function.name.text}({', '.join(function.arguments)}); }}"
+    body = f"{{ return no_diff {prefix}{function.name.text}({', '.join(function.arguments)}); }}"
     return [
         Edit(start, "", end - start),
-        Edit(function.name.start, _CONSTANT),
+        Edit(function.name.start, prefix),
         Edit(function.end, f" {head} {body}"),
     ]
-
-
-def _applied(text: str, edits: Sequence[Edit]) -> str:
-    """Return a text with edits, which are sorted by their offsets."""
-    parts: list[str] = []
-    at = 0
-    for offset, new, replaced in edits:
-        parts += (text[at:offset], new)
-        at = offset + replaced
-    return "".join(parts) + text[at:]
 
 
 @dataclass
