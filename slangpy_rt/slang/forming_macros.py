@@ -1,7 +1,8 @@
 """The macros of Slang text that form statements or declarations, and the edits that replace them by what they form.
 
-The preprocessor is not run: a macro of several definitions, or with an ``#undef``, is left to the compiler, and so
-are those that form no statement, no declaration and no element of an array.
+The preprocessor is not run: a macro of several definitions, with an ``#undef``, or under an ``#if`` that is no
+include guard, is left to the compiler, and so are those that form no statement, no declaration and no element of an
+array.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, macro_bodies, tokens
+from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, directives, macro_bodies, tokens
 
 _HEAD = re.compile(r"#[ \t]*define[ \t]+(\w+)(\([^)]*\))?$")
+_IF, _END = re.compile(r"\s*#[ \t]*if(n?def|)\b[ \t]*(\w*)"), re.compile(r"\s*#[ \t]*endif\b")
 _UNDEFINED = re.compile(r"#[ \t]*undef[ \t]+(\w+)")
 _PASTE = re.compile(r"\s*##\s*")
 _COMMENT = re.compile(r"/\*.*?\*/|//.*", re.S)
@@ -53,10 +55,13 @@ def forming_macros(texts: Iterable[str]) -> dict[str, Macro]:
         if "#" not in text:
             continue
         counts.update(name for name in _UNDEFINED.findall(text) for _ in range(2))
+        branches = list(_conditional(text))
         for start, end in macro_bodies(text):
             head = _HEAD.search(text[text.rfind("#", 0, start) : start])
             if head is None:
                 continue
+            # Whether it is defined depends on other macros.
+            counts[head[1]] += any(first < start < last for first, last in branches)
             parameters = tuple(part.strip() for part in head[2][1:-1].split(",")) if head[2] else None
             found[head[1]] = Macro(parameters, _COMMENT.sub(" ", text[start:end].replace("\\\n", " ")).strip())
             counts[head[1]] += 1
@@ -68,6 +73,21 @@ def forming_macros(texts: Iterable[str]) -> dict[str, Macro]:
         forming |= {n for n, m in single.items() if any(re.search(rf"\b{other}\b", m.body) for other in forming)}
     # ``#x`` makes a string of an argument.
     return {name: single[name] for name in forming if not re.search(r"(?<!#)#(?!#)", single[name].body)}
+
+
+def _conditional(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the offsets of the parts of a text that ``#if`` and the like may leave out, an include guard excepted."""
+    found = [(start, _IF.match(text, start), _END.match(text, start)) for start, _ in directives(text)]
+    opened: list[int] = []
+    for at, (start, opens, closes) in enumerate(found):
+        if opens:
+            guard = opens[1] == "ndef" and at == 0 and re.compile(rf"\s*#[ \t]*define[ \t]+{opens[2]}\s*$", re.M)
+            opened.append(-1 if guard and len(found) > 1 and guard.match(text, found[1][0]) else start)
+        elif closes and opened:
+            first = opened.pop()
+            if first >= 0:
+                yield first, start
+    yield from ((first, len(text)) for first in opened if first >= 0)
 
 
 def expanded(text: str, known: Mapping[str, Macro], depth: int = _DEPTH) -> str:
@@ -85,13 +105,16 @@ def expansions(text: str, known: Mapping[str, Macro], depth: int = _DEPTH) -> li
     if not known or not depth or not re.search(r"\b(?:" + "|".join(map(re.escape, known)) + r")\b", text):
         return []
     items = tokens(text)
+    # In this text a macro replaces what stands behind its definition.
+    heads = ((start, _HEAD.search(text[text.rfind("#", 0, start) : start])) for start, _ in macro_bodies(text))
+    defined = {head[1]: start for start, head in heads if head}
     found: list[tuple[int, int, str]] = []
     at = 0
     while at < len(items):
         item = items[at]
         at += 1
         macro = known.get(item.text) if item.kind == "word" else None
-        if macro is None:
+        if macro is None or item.start < defined.get(item.text, 0):
             continue
         given: list[str] = []
         end = item.end
