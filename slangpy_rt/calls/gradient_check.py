@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,13 +25,11 @@ from slangpy_rt.calls.gradient_launches import GradientLaunches, Quantity, scala
 from slangpy_rt.calls.gradient_report import ArgumentRow, GradientReport, ResultRow
 from slangpy_rt.core.checks import whole
 from slangpy_rt.core.errors import BindError, CompileError, GradientError, UnsupportedError
-from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.slang.shader_modules import is_ours
 from slangpy_rt.slang.text import blank, declarations
 
 if TYPE_CHECKING:
-    from slangpy_rt.arguments.options import Options
-    from slangpy_rt.arguments.scope import Scope
+    pass
 
 Array = npt.NDArray[Any]
 
@@ -61,44 +59,15 @@ class GradientCheck:
 
     Parameters
     ----------
-    scope, name, overloads, options, uniforms, args, names, most, carries, pairs
-        As of ``GradientLaunches``.
-    seed : int
-        The seed of the random directions.
-
-    Raises
-    ------
-    BindError, ShapeError, UnsupportedError, CompileError
-        As a call of ``bwds`` does.
+    launches : GradientLaunches
+        Launches of the function and of its derivatives, on the call's arguments.
     """
 
-    def __init__(
-        self,
-        scope: Scope,
-        name: str,
-        overloads: tuple[FunctionSig, ...],
-        options: Options,
-        uniforms: tuple[Any, ...],
-        args: tuple[Any, ...],
-        names: tuple[str, ...],
-        seed: int,
-        most: int,
-        carries: Callable[[Any], bool],
-        pairs: bool = False,
-    ) -> None:
-        self._scope, self._seed = scope, seed
-        self._random = np.random.default_rng(seed)
-        self._launches = GradientLaunches(
-            scope, name, overloads, options, uniforms, args, names, self._random, most, carries, pairs
-        )
+    def __init__(self, launches: GradientLaunches) -> None:
+        self._launches = launches
         # What ``fwds`` wrote, and why it cannot be called.
         self._written: dict[Leaf, Array] = {}
         self._forward_fails = ""
-
-    @property
-    def specs(self) -> set[Any]:
-        """Descriptions of the derivatives' kernels."""
-        return self._launches.specs
 
     def report(self, differences: bool) -> GradientReport:
         """Return the comparison, with central differences or without."""
@@ -107,17 +76,17 @@ class GradientCheck:
         results = tuple(self._result_rows())
         arguments: list[ArgumentRow] = []
         for p, k in zip(launches.sig.params, launches.order, strict=False):
-            type_ = self._scope.struct(p.type)
-            constant = type_.kind == "struct" and not differentiates(self._scope, type_)
+            type_ = launches.scope.struct(p.type)
+            constant = type_.kind == "struct" and not differentiates(launches.scope, type_)
             why = f"'{type_.name}' is not IDifferentiable" if constant else "the parameter is no_diff" * p.no_diff
             arguments += self._rows_of(launches.copies.nodes[k], p.name, rows, why)
         size, picked = (int(np.prod(s, dtype=np.int64)) for s in (launches.copies.shape, launches.copies.picked))
-        return GradientReport(str(launches.sig), self.place, picked, size, self._seed, tuple(arguments), results)
+        return GradientReport(str(launches.sig), self.place, picked, size, launches.seed, tuple(arguments), results)
 
     @cached_property
     def place(self) -> str:
         """File and line of the declaration; the file or the module alone where the text does not show the line."""
-        sig, source = self._launches.sig, self._scope.source
+        sig, source = self._launches.sig, self._launches.scope.source
         name = sig.name.partition("<")[0]
         qualified = f"{sig.owner}.{name}" if sig.owner else name
         own = source.path if Path(source.path).is_file() else f"module '{source.name}'"
@@ -138,7 +107,7 @@ class GradientCheck:
         launches = self._launches
         if not launches.gradients[q.leaf].size or not all(launches.copies.picked):
             return ArgumentRow(q.name, q.type.name, "not checked", "the call has no elements")
-        found = directions(q.of(q.leaf.host), q.scalar, self._random)
+        found = directions(q.of(q.leaf.host), q.scalar, launches.random)
         tangents = {q.leaf: q.leaf.zeros()}
         q.of(tangents[q.leaf])[...] = found.direction
         one = self._compared(q, found, tangents)
@@ -282,7 +251,7 @@ class GradientCheck:
     @cached_property
     def _shorter(self) -> set[str]:
         """The types shorter than float that the function may compute with: its texts or its parameters name them."""
-        texts = (text for path, text in self._scope.source.texts().items() if not is_ours(Path(path)))
+        texts = (text for path, text in self._launches.scope.source.texts().items() if not is_ours(Path(path)))
         words = set(re.findall(r"half|bfloat16", " ".join([str(self._launches.sig), *texts])))
         return words & _EPSILON.keys()
 
@@ -383,11 +352,11 @@ def check_grads(
     callee.scope.look()
     given, _ = ask((*args, *named.values()))
     values = tuple([plain(device, value) for value in given])
-    check = GradientCheck(
+    launches = GradientLaunches(
         callee.scope, function.name, callee.overloads, callee.options, callee.values, values, tuple(named), seed,
-        _MOST, lambda value: True,
+        _MOST, lambda value: True, False,
     )  # fmt: skip
-    report = check.report(True)
+    report = GradientCheck(launches).report(True)
     print(report)
     if raise_on_error and not report.ok:
         raise GradientError(report.message)

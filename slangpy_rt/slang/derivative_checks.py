@@ -329,7 +329,9 @@ def _caller(text: str, function: DifferentiableFunction, owner: Sequence[str]) -
             words = {i.text for i in items}
             if words & active and not words & _DETACHED:
                 made.append(Made(type_, _line(text, start)))
-    return Caller(function.name or "an operator or accessor", keys, mentions | lines.keys(), tuple(made), lines)
+    return Caller(
+        function.name or "an operator or accessor", keys, frozenset(mentions | lines.keys()), tuple(made), lines
+    )
 
 
 def _made(items: tuple[Token, ...], returns: str) -> Iterator[tuple[str, int, tuple[Token, ...]]]:

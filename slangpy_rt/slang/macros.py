@@ -67,7 +67,8 @@ class _Expansion:
             macro = self._macros.get(item.text)
             if item.start < at or macro is None or item.text in hidden or not self._left:
                 continue
-            last, arguments = item, ()
+            last = item
+            arguments: tuple[str, ...] = ()
             if macro.parameters is not None:
                 try:
                     if items[index + 1].text != "(":

@@ -19,20 +19,21 @@ def compare(device: spy.Device, module: spy.Module, form: Form) -> None:
     f = module.f
     names = {0: "float", 1: "float{}"}
     arguments = [
-        spy.Tensor.from_numpy(device, np.float32(a)[None], names[a.ndim].format(a.size)).with_grads()
+        spy.Tensor.from_numpy(device, np.asarray(a, np.float32)[None], names[a.ndim].format(a.size)).with_grads()
         for a in form.arguments
     ]
     value = np.asarray(form.same(*form.arguments))
     np.testing.assert_allclose(f(*arguments).to_numpy()[0], value, rtol=1e-5, atol=1e-6)
     seed = np.linspace(0.5, 1.5, value.size).reshape(value.shape)
-    upstream = spy.Tensor.from_numpy(device, np.float32(seed)[None], f.return_type_name)
+    upstream = spy.Tensor.from_numpy(device, np.asarray(seed, np.float32)[None], f.return_type_name)
     f.bwds(*arguments, _result=spy.diff_pair(None, upstream))
     wanted = slope(form, seed)
     for argument, gradient in zip(arguments, wanted, strict=True):
         np.testing.assert_allclose(argument.grad.to_numpy()[0], gradient, rtol=2e-4, atol=2e-5)
     directions = [np.cos(np.arange(a.size) + at + 1.0).reshape(a.shape) for at, a in enumerate(form.arguments)]
     for argument, direction in zip(arguments, directions, strict=True):
-        argument.grad_in.copy_from_numpy(np.float32(direction)[None])
+        assert argument.grad_in is not None
+        argument.grad_in.copy_from_numpy(np.asarray(direction, np.float32)[None])
     result = f.fwds(*arguments)
     np.testing.assert_allclose(result.to_numpy()[0], value, rtol=1e-5, atol=1e-6)
     tangent = np.sum(result.grad_out.to_numpy()[0] * seed)
@@ -72,7 +73,7 @@ TAKES = """[Differentiable] float3 f(float3 v, float k)
 
 def _sum(v: np.ndarray, k: np.ndarray) -> np.ndarray:
     w = k**3 + 0.1 * (k**2 + k + 1)
-    return np.sin(k) ** 2 * v + k * w * v + w * v
+    return np.asarray(np.sin(k) ** 2 * v + k * w * v + w * v)
 
 
 @pytest.fixture
@@ -193,8 +194,8 @@ TWO_WAYS = {
 def forward(device: spy.Device, text: str) -> tuple[float, float]:
     """Return the value and the tangent by ``fwds`` at 0.5, in the direction 1."""
     module = spy.Module.load_from_source(device, "one_way", text, defines={"DEFINED": "BackwardDerivative"})
-    x = spy.Tensor.from_numpy(device, np.float32([0.5])).with_grads()
-    x.grad_in.copy_from_numpy(np.float32([1]))
+    x = spy.Tensor.from_numpy(device, np.array([0.5], np.float32))
+    x = x.with_grads(grad_in=spy.Tensor.ones_like(x))
     result = module.f.fwds(x)
     return result.to_numpy()[0], result.grad_out.to_numpy()[0]
 
@@ -210,7 +211,7 @@ def test_functions_without_a_forward_derivative(device: spy.Device, form: str) -
 @pytest.mark.parametrize("name", ["Box.method", "Box.fixed", "Box.itself", "Space.inside", "generic<2>"])
 def test_functions_in_scopes_without_a_forward_derivative(device: spy.Device, name: str) -> None:
     module = spy.Module.load_from_source(device, "one_way_scopes", SCOPES)
-    x = spy.Tensor.from_numpy(device, np.float32([0.5])).with_grads(grad_in=spy.Tensor.zeros(device, 1))
+    x = spy.Tensor.from_numpy(device, np.array([0.5], np.float32)).with_grads(grad_in=spy.Tensor.zeros(device, 1))
     arguments = ({"v": 1.0}, x) if name == "Box.method" else (x,)
     with pytest.raises(spy.CompileError, match="has a backward derivative alone"):
         module[name].fwds(*arguments)
@@ -235,7 +236,7 @@ def test_functions_with_both_derivatives(device: spy.Device, form: str) -> None:
 def test_treated_functions_of_macros(device: spy.Device, macro: str, use: str, right: bool) -> None:
     """Right, or refused by name: a derivative without the value of the function would be wrong."""
     module = spy.Module.load_from_source(device, "treated_by_macros", f"#define {macro}\n{use}\n{TAKEN}")
-    x = spy.Tensor.from_numpy(device, np.float32([0.5])).with_grads()
+    x = spy.Tensor.from_numpy(device, np.array([0.5], np.float32)).with_grads()
     if right:
         module.f.bwds(x, _result=spy.diff_pair(None, spy.Tensor.ones_like(x)))
         assert x.grad.to_numpy()[0] == 0.25
@@ -261,7 +262,7 @@ def test_macros_with_names_of_added_functions(device: spy.Device) -> None:
         "uniform float gains[2];\n[Differentiable] float2 f(float2 v, float k) { return k * fmod(v, 2) + gains[1]; }"
     )
     module = spy.Module.load_from_source(device, "short_names", text)
-    k = spy.Tensor.from_numpy(device, np.float32([2.5])).with_grads()
-    up = spy.Tensor.from_numpy(device, np.float32([[1, 1]]), "float2")
+    k = spy.Tensor.from_numpy(device, np.array([2.5], np.float32)).with_grads()
+    up = spy.Tensor.from_numpy(device, np.array([[1, 1]], np.float32), "float2")
     module.f.set(gains=[1.0, 2.0]).bwds(spy.float2(2.5, 0.5), k, _result=spy.diff_pair(None, up))
     assert k.grad.to_numpy()[0] == 1
