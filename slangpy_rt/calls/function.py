@@ -23,8 +23,8 @@ from slangpy_rt.runtime.pickling import damaged, reads
 from slangpy_rt.slang.declarations import find_overloads, gone
 
 if TYPE_CHECKING:
-    from slangpy_rt.backends.base import Dispatch
     from slangpy_rt.arguments.scope import Scope
+    from slangpy_rt.backends.base import Dispatch
     from slangpy_rt.calls.gradient_report import GradientReport
     from slangpy_rt.calls.prepared import PreparedCall
 
