@@ -186,6 +186,9 @@ def test_no_case_of_this_run_is_on_a_device_that_lacks_what_it_needs(request: py
         pytest.skip("a run of everything has each case on each device")
     backends, found = chosen(request.config), []
     for item in request.session.items:
+        # Not the marks of a module, some of whose tests have no device.
+        if any(mark.name == "needs" for mark in item.own_markers):
+            assert hasattr(item, "callspec") and "backend_name" in item.callspec.params, item.nodeid
         names = needs_of(item)
         if names and any(lacks(item.callspec.params["backend_name"], name) for name in names):  # type: ignore[attr-defined]
             found += [item.nodeid] * any(not any(lacks(other, name) for name in names) for other in backends)

@@ -25,6 +25,7 @@ from slangpy_rt.calls.gradient_launches import GradientLaunches, Quantity, scala
 from slangpy_rt.calls.gradient_report import ArgumentRow, GradientReport, ResultRow
 from slangpy_rt.core.checks import whole
 from slangpy_rt.core.errors import BindError, CompileError, GradientError, UnsupportedError
+from slangpy_rt.slang.shader_modules import is_ours
 from slangpy_rt.slang.text import blank, declarations
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ _MOST = 256
 # Relative differences of ``bwds`` and ``fwds``, and of the values of ``fwds`` and a call, that count as rounding: for
 # floats, and for shorter types in units of the last place. The summation order differs.
 _DOT, _UNITS = 1e-3, 32
+# The same in units of the last place of shorter types inside a function, whose rounding errors partly cancel.
+_INNER = 8
 # The same for derivatives and central differences.
 _DIFFERENCES = 1e-2
 # Central differences with a larger estimated relative error decide nothing.
@@ -246,7 +249,15 @@ class GradientCheck:
     def _tolerance(self, q: Quantity, least: float) -> float:
         scalars = {x.scalar for x in (q, *self._launches.outputs)}
         # bfloat16 is read as float, without rounding.
-        return max([least, *[_UNITS * _EPSILON[s] for s in scalars if s in _EPSILON and s != "bfloat16"]])
+        outer = [_UNITS * _EPSILON[s] for s in scalars if s in _EPSILON and s != "bfloat16"]
+        return max([least, *outer, *[_INNER * _EPSILON[s] for s in self._shorter]])
+
+    @cached_property
+    def _shorter(self) -> set[str]:
+        """The types shorter than float that the function may compute with: its texts or its parameters name them."""
+        texts = (text for path, text in self._launches.scope.source.texts().items() if not is_ours(Path(path)))
+        words = set(re.findall(r"half|bfloat16", " ".join([str(self._launches.sig), *texts])))
+        return words & _EPSILON.keys()
 
     def _rows_of(self, node: Node, name: str, rows: Mapping[str, ArgumentRow], why: str) -> Iterator[ArgumentRow]:
         """Yield the rows of an argument, with the reason where there is no derivative."""

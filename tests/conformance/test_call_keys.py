@@ -34,8 +34,11 @@ float scaled(float x) { return scale * x; }
 float times(float x) { return N * x; }
 float area(IShape s) { return s.area(); }
 float pair(Pair p) { return p.x - 3 * p.y; }
+int which(float x) { return 1; }
+int which(Pair p) { return 2; }
 float inner(float3 v) { return v.x + 2 * v.y + 4 * v.z; }
 float inner(float x) { return 100 * x; }
+float both(float x[2]) { return x[0] - 3 * x[1]; }
 float total(Tensor<float, 1> x, int i) { return x[0] + x[i]; }
 void mix(inout float a, float b, float c) { a = a + 2 * b + 4 * c; }
 void lift(inout float a, float by) { a += by; }
@@ -46,6 +49,7 @@ void fill(uint3 t : SV_DispatchThreadID, RWTensor<float, 1> x, float by) { if (t
 """
 ONES = np.ones(8, np.float32)
 RISE = np.arange(8, dtype=np.float32)
+PARTS = [np.s_[:8], np.s_[::2], np.s_[8:], np.s_[7::-1], np.s_[:4], np.s_[1:9], np.s_[::-2]]
 Test = Callable[[spy.Device, Any], None]
 
 
@@ -92,10 +96,8 @@ def a_kind_of_array(device: spy.Device, m: Any) -> None:
 def shapes_and_strides(device: spy.Device, m: Any) -> None:
     x = np.arange(16, dtype=np.float32)
     t = tensor(device, x)
-    for part in (np.s_[:8], np.s_[::2], np.s_[8:], np.s_[7::-1], np.s_[:4], np.s_[1:9], np.s_[::-2]):
+    for part in PARTS:
         same(m.twice(t[part]), 2 * x[part])
-        same(m.twice(x[part]), 2 * x[part])
-        same(m.twice(torch.from_numpy(x.copy())[part] if (part.step or 1) > 0 else x[part]), 2 * x[part])
     grid, square = t.reshape(4, 4), x.reshape(4, 4)
     for a, b in ((grid, square), (grid.T, square.T), (grid[:, :1], square[:, :1]), (grid[:1], square[:1])):
         same(m.add(a, grid), b + square)
@@ -105,9 +107,25 @@ def shapes_and_strides(device: spy.Device, m: Any) -> None:
         )
 
 
+def shapes_and_strides_of_the_host(device: spy.Device, m: Any) -> None:
+    x = np.arange(16, dtype=np.float32)
+    for part in PARTS:
+        same(m.twice(x[part]), 2 * x[part])
+        if (part.step or 1) > 0:
+            same(m.twice(torch.from_numpy(x)[part]), 2 * x[part])
+        y = x.copy()
+        m.lift(y[part], 1.0)
+        wanted = x.copy()
+        wanted[part] += 1
+        same(y, wanted)
+    square = x.reshape(4, 4)
+    for host in (square, square.T, square[::-1], square.T[:, ::-1]):
+        same(m.twice(host), 2 * host)
+
+
 def a_whole_buffer_or_a_part(device: spy.Device, m: Any) -> None:
     """Arrays with buffers of their own cannot overlap; parts of one can."""
-    n = 24
+    n = 1000  # more than run at the same time
     x = np.arange(n, dtype=np.float32)
     same(m.twice(tensor(device, x), _result=spy.Tensor.zeros(device, n)), 2 * x)
     y = tensor(device, np.arange(n + 8))
@@ -152,8 +170,12 @@ def what_a_list_holds(device: spy.Device, m: Any) -> None:
     same(m.whole([1, 2**31 - 1]), [1, 2**31 - 1])
     with pytest.raises(spy.BindError, match=r"2147483648"):
         m.whole([1, 2**31])
-    same(m.inner([(1.0, 2.0, 3.0)]), [17])
-    same(m.inner([[1.0, 2.0, 3.0]]), m.inner(np.float32([[1, 2, 3]])))
+    assert m.which((1.0, 2.0)) == m.which([1.0, 2.0]) == 2
+    same(m.which([1.0, 2.0, 3.0]), [1, 1, 1])
+    # A tuple is a struct; a list of lists has numbers.
+    same(m.pair([(1.0, 2.0), (3.0, 4.0)]), [-5, -9])
+    same(m.pair([[1.0, 2.0], [3.0, 4.0]]), [-8, -10])
+    same(m.pair([(1.0, 2.0), (3.0, 4.0), (5.0, 6.0)]), [-5, -9, -13])
 
 
 def a_dict_s_fields(device: spy.Device, m: Any) -> None:
@@ -162,9 +184,20 @@ def a_dict_s_fields(device: spy.Device, m: Any) -> None:
         wanted = (RISE if x is t else x) - 3 * (RISE if y is t else y)
         same(m.pair({"x": x, "y": y}), wanted)
         same(m.pair({"y": y, "x": x}), wanted)
+    assert m.area({"_type": m.Square, "a": 2.0}) == 4
+    assert m.area({"_type": m.Circle, "a": 2.0}) == 12
     assert m.area({"_type": "Square", "a": 2.0}) == 4
     assert m.area({"_type": "Circle", "a": 2.0}) == 12
     assert m.area(m.Square(a=3.0)) == 9 and m.area(m.Circle(a=3.0)) == 27
+
+
+def arrays_in_lists_and_dicts(device: spy.Device, m: Any) -> None:
+    x = np.arange(16, dtype=np.float32)
+    t = tensor(device, x)
+    for part in PARTS:
+        same(m.both([t[part], 1.0]), x[part] - 3)
+        same(m.both([1.0, t[part]]), 1 - 3 * x[part])
+        same(m.pair({"x": t[part], "y": 2.0}), x[part] - 6)
 
 
 def names_of_arguments(device: spy.Device, m: Any) -> None:
@@ -219,8 +252,9 @@ def constants_and_uniforms(device: spy.Device, m: Any) -> None:
 
 
 def one_array_twice(device: spy.Device, m: Any) -> None:
-    """Of arrays of one layout, which share memory or do not."""
-    x = RISE.copy()
+    """Of arrays of one layout, which share memory or do not: more elements than run at the same time."""
+    n = 1000
+    x = np.arange(n, dtype=np.float32)
     arrays = [tensor(device, x + 10 * k) for k in range(3)]
     m.mix(*arrays)
     same(arrays[0], x + 2 * (x + 10) + 4 * (x + 20))
@@ -234,13 +268,19 @@ def one_array_twice(device: spy.Device, m: Any) -> None:
         a = tensor(device, x)
         m.mix(a, a, a)
         same(a, 7 * x)
-    whole = np.arange(32, dtype=np.float32)
+    whole = np.arange(4 * n, dtype=np.float32)
     t = tensor(device, whole)
-    for at in (16, 8, 4, 1, 0, 24):
+    for b, c in ((0, 0), (8, 8), (n, 8), (8, n), (n, n), (2 * n, 24), (24, 16), (1, 2 * n)):
         t.copy_from(whole)
-        m.mix(t[:8], t[at : at + 8], t[at : at + 8])
+        m.mix(t[:n], t[b : b + n], t[c : c + n])
         wanted = whole.copy()
-        wanted[:8] += 6 * whole[at : at + 8]
+        wanted[:n] += 2 * whole[b : b + n] + 4 * whole[c : c + n]
+        same(t, wanted)
+        # At the same places, what is written in front of and behind what is read.
+        t.copy_from(whole)
+        m.mix(t[n : 2 * n], t[n - 8 : 2 * n - 8], t[n + 8 : 2 * n + 8])
+        wanted = whole.copy()
+        wanted[n : 2 * n] += 2 * whole[n - 8 : 2 * n - 8] + 4 * whole[n + 8 : 2 * n + 8]
         same(t, wanted)
 
 
@@ -285,10 +325,10 @@ def a_pointer_s_argument(device: spy.Device, m: Any) -> None:
     """A number is an address, whose buffer nobody knows; work on a Tensor is ordered by its buffer."""
     i, x = np.arange(8), tensor(device, RISE)
     t = spy.Tensor.zeros(device, 8)
-    m.put(i, t.address, RISE)
+    index = spy.Tensor.from_numpy(device, i.astype(np.int32))
+    m.put(index, t.address, x)
     same(t, RISE)
     commands, found = spy.CommandList(device), spy.Tensor.zeros(device, 8)
-    index = spy.Tensor.from_numpy(device, i.astype(np.int32))
     m.put.append_to(commands, index, t, 3.0)
     m.add.append_to(commands, t, x, _result=found)
     m.put.append_to(commands, index, t, x)
@@ -310,6 +350,14 @@ def torch_s_tensors(device: spy.Device, m: Any) -> None:
             found = m.mul(a, b)
         assert not found.requires_grad
         same(found, (x * y).numpy())
+    a, b = x.clone().requires_grad_(), y.clone().requires_grad_()
+    for wanted in ([a], [b], [a, b], [b], [a]):
+        for tensor_, found in zip(wanted, torch.autograd.grad(m.mul(a, b).sum(), wanted), strict=True):
+            same(found, (y if tensor_ is a else x).numpy())
+    for kind in (torch.float32, torch.int32, torch.float32):
+        found = m.same(x.to(kind))
+        assert found.dtype == kind
+        same(found, x.to(kind).numpy())
     t = x.clone().requires_grad_()
     m.mul(t, t).sum().backward()
     same(t.grad, 2 * (RISE + 1))
@@ -368,6 +416,12 @@ def an_operator(device: spy.Device, m: Any) -> None:
         np.testing.assert_array_equal(found.to_numpy(), x - host)
     np.testing.assert_array_equal((1 - a).to_numpy(), 1 - x)
     same(a < b, x < y)
+    same(b - tensor(device, RISE), y - RISE)
+    if "half" in device.caps.scalars:
+        h = spy.Tensor.from_numpy(device, y.astype(np.float16))
+        assert (h - b).dtype.name == "float"
+        h -= b
+        assert h.dtype.name == "half" and not h.to_numpy().any()
     b -= 1
     a -= 1
     same(b, y - 1), same(a, x - 1)
@@ -437,7 +491,7 @@ def calls_without_elements(device: spy.Device, m: Any) -> None:
 
 FIELDS: list[Test] = [
     an_element_type, a_kind_of_array, shapes_and_strides, a_whole_buffer_or_a_part, an_address_of_vectors,
-    memory_that_is_written, the_number_s_type, what_a_list_holds, a_dict_s_fields, names_of_arguments, the_result,
+    the_number_s_type, what_a_list_holds, a_dict_s_fields, arrays_in_lists_and_dicts, names_of_arguments, the_result,
     the_map, constants_and_uniforms, one_array_twice, gradients_of_one_array, which_arguments_have_gradients,
     torch_s_tensors, threads_of_a_kernel, a_reduction, an_operator, a_product, choices, a_list_s_call,
     calls_without_elements,
@@ -447,6 +501,16 @@ FIELDS: list[Test] = [
 @every_case
 @pytest.mark.parametrize("test", FIELDS, ids=lambda test: test.__name__)
 def test_a_call_that_differs_in(device: spy.Device, module: Any, test: Test) -> None:
+    test(device, module)
+
+
+@needs("zero_copy")
+@every_case
+@pytest.mark.parametrize(
+    "test", [shapes_and_strides_of_the_host, memory_that_is_written], ids=lambda test: test.__name__
+)
+def test_a_call_in_memory_of_the_host_that_differs_in(device: spy.Device, module: Any, test: Test) -> None:
+    """Where kernels work in it, the host's arrays have addresses and strides of their own."""
     test(device, module)
 
 

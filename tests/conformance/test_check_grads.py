@@ -500,3 +500,23 @@ def test_devices_without_debug_check_nothing(backend_name: str) -> None:
         x = tensor(m, random(4)).with_grads()
         m.wrongBackward.bwds(x, _result=seed(m, 4))
         np.testing.assert_allclose(x.grad.to_numpy(), 1.05 * 3 * random(4) ** 2, rtol=1e-5)
+
+
+@one_device
+def test_shorter_types_inside_a_function_may_round(device: spy.Device) -> None:
+    """Parameters and results are floats, and what is between them is rounded to 8 bits."""
+    m = spy.Module.load_from_source(
+        device,
+        "rounded",
+        """
+import slangpy_rt;
+[BackwardDerivative(shortBackward)] [ForwardDerivative(shortForward)]
+float shortened(float x) { return x; }  // to bfloat16 and back
+void shortBackward(inout DifferentialPair<float> x, float g) { x = diffPair(x.p, g * SLOPE); }
+DifferentialPair<float> shortForward(DifferentialPair<float> x) { return diffPair(x.p, x.d); }
+[Differentiable] float f(float x) { return shortened(x * x); }
+""".replace("SLOPE", "1.01"),
+    )
+    assert m.f.check_grads(random(8)).ok
+    m = spy.Module.load_from_source(device, "short", HAND.replace("1.05", "1.5") + "// bfloat16\n")
+    assert not m.wrongBackward.check_grads(random(8)).ok

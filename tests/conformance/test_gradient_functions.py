@@ -198,7 +198,7 @@ def test_derivatives(floats: Callable[[str], Found], name: str) -> None:
 @needs("double")
 @sampled(21)
 @pytest.mark.parametrize("name", DOUBLES)
-def test_derivatives_in_double(request: pytest.FixtureRequest, name: str) -> None:
+def test_derivatives_in_double(device: spy.Device, request: pytest.FixtureRequest, name: str) -> None:
     check(request.getfixturevalue("doubles")(name), DOUBLES[name], DOUBLE_ERROR)
 
 

@@ -31,6 +31,21 @@ def test_columns_and_rows_of_large_calls(module: spy.Module, columns: int) -> No
             assert "column" in modes(module.mul.bwds.explain(x, y, _result=r))["a.grad_out"]
 
 
+@needs("groups")
+def test_two_columns_of_one_call(module: spy.Module) -> None:
+    """Both sums pass through the memory that a group shares: the second must wait until the first is read."""
+    rows, columns = 65_536, 64
+    g = integers(rows, columns, seed=1)
+    a, b = (integers(columns, seed=seed) for seed in (2, 3))
+    x, y, r = tensor(module, a).with_grads(), tensor(module, b).with_grads(), seed_of(module, g)
+    for times in (1, 2):
+        module.mul.bwds(x, y, _result=r)
+        same(x.grad, times * g.sum(0) * b)
+        same(y.grad, times * g.sum(0) * a)
+    found = modes(module.mul.bwds.explain(x, y, _result=r))
+    assert "column" in found["a.grad_out"] and "column" in found["b.grad_out"]
+
+
 @sampled(9)
 @pytest.mark.parametrize("size", [32, 100, 1024])
 def test_large_calls_in_groups_of_any_size(module: spy.Module, size: int) -> None:

@@ -75,17 +75,18 @@ def test_sums_of_half(device: spy.Device, form: str) -> None:
     assert lost(device, form, "half", 1 << 15, 0.001) < 1.1e-3
 
 
-@needs("ranges")
 @every_device
 @pytest.mark.parametrize("form", FORMS)
 def test_sums_of_float(device: spy.Device, form: str) -> None:
-    """One sum of 2^20 times 0.1, a term after the other, is 1e-3 off."""
-    assert lost(device, form, "float", 1 << 20, 0.1) < 5e-5
+    """One sum of 2^20 times 0.1, a term after the other, is 1e-2 off."""
+    # Ranges of the CPU add up pieces of 2048; of two gradients in one place a GPU's 1024 groups make 2048 additions.
+    assert lost(device, form, "float", 1 << 20, 0.1) < (5e-5 if device.backend.target.entry == "range" else 2e-5)
 
 
-@needs("ranges")
+@needs("double")
+@every_device
 def test_exact_sums_of_pieces(device: spy.Device) -> None:
-    """What a range of a deterministic device adds up by itself loses no more."""
+    """What threads of a deterministic device add up by themselves loses no more."""
     with spy.Device(device.backend.name, deterministic=True) as opened:
         for form in ("number", "rows", "once"):
             assert lost(opened, form, "float", 1 << 20, 0.1) < 5e-5
