@@ -8,8 +8,8 @@
   assignments to its fields, but not ``P p = {x, y};`` and ``P(x, y)``.
 - A ``property`` with ``[Differentiable]`` accessors ends Slang's process.
 
-Overloads are not told apart: if one is refused, all are. A mention of a type counts as a call of its operators,
-initializers and accessors.
+Overloads of one name are refused together. A mention of a type counts as a call of its operators, initializers and
+accessors.
 """
 
 from __future__ import annotations
