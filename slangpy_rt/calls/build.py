@@ -247,7 +247,8 @@ def _finish(
         wait = "zero_copy" in device.caps.features
         launcher = Launcher(device.diagnostics, spec.title, checked, wait)
     if description.copies and ready.kernel is not None:
-        copies = GradientCopies(device, description.copies, ready.fields, _buffers_of(leaves, description))
+        offsets = {f.name.removeprefix("v_"): f.offset for f in ready.fields if f.name.startswith("v_")}
+        copies = GradientCopies(device, description.copies, offsets, _buffers_of(leaves, description))
         pack = partial(pack, *copies.addresses)
     if ready.reports:
         pack = partial(pack, device.diagnostics.buffer.address)

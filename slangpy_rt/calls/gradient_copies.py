@@ -8,23 +8,20 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-from slangpy_rt_codegen import block_fields
-from slangpy_rt_codegen.layout import BlockField
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.backends.base import Buffer, Dispatch, Kernel
-from slangpy_rt.calls.callee import Callee
 from slangpy_rt.core.dtypes import scalar_type
 
 if TYPE_CHECKING:
     from slangpy_rt.calls.launch_geometry import Copies
-    from slangpy_rt.runtime.core import DeviceCore
 
 # The most copies that one thread adds up.
 _MOST_ADDED = 256
+# An address that no memory has.
+_NOWHERE = 0x5A5A5A5A5A5A5A50
 
 
 class GradientCopies:
@@ -34,8 +31,8 @@ class GradientCopies:
     ----------
     copies : sequence of Copies
         The copies of each gradient.
-    fields : sequence of BlockField
-        The members of the kernel's argument block.
+    offsets : dict
+        For each gradient, by its name in the block, where the argument block has its address.
     buffers : dict
         For each gradient, by its name in the block, the index of its buffer in a launch.
 
@@ -46,7 +43,7 @@ class GradientCopies:
     """
 
     def __init__(
-        self, device: DeviceCore, copies: Sequence[Copies], fields: Sequence[BlockField], buffers: dict[str, int]
+        self, device: Any, copies: Sequence[Copies], offsets: dict[str, int], buffers: dict[str, int]
     ) -> None:
         # Of two threads that run this call at once, each has its terms added to its own gradients.
         self._lock = threading.RLock()
@@ -57,9 +54,8 @@ class GradientCopies:
         self._is_clear = True
         first = self._memory.address
         self.addresses = tuple(first + 4 * sum(sizes[:k]) for k in range(len(sizes)))
-        offsets = {f.name: f.offset for f in fields}
         self._sums = [
-            (offsets[f"v_{c.name}"], buffers[c.name], self._additions(c, address))
+            (offsets[c.name], buffers[c.name], self._additions(c, address))
             for c, address in zip(copies, self.addresses, strict=True)
         ]
 
@@ -107,7 +103,7 @@ class GradientCopies:
             ahead, _ = self._addition(size, first, self.buffer, first + 4 * size, size, count // rows - 1)
             before, count = [ahead], rows
         # Of this dispatch the address of the gradient and its buffer are replaced.
-        last, at = self._addition(c.places, 0, self._device.placeholder, first, c.length, count)
+        last, at = self._addition(c.places, _NOWHERE, self._device.placeholder, first, c.length, count)
 
         def additions(gradient: int, buffer: Buffer) -> list[Dispatch]:
             args = last.args[:at] + struct.pack("<Q", gradient) + last.args[at + 8 :]
@@ -123,8 +119,7 @@ class GradientCopies:
         target = NDBuffer.of(layout_of(device, NDBuffer, kind, (places,), aligned=False), buffer, to)
         layout = layout_of(device, NDBuffer, kind, ((count - 1) * apart + places,), aligned=False)
         copies = NDBuffer.of(layout, self.buffer, first)
-        add = Callee(device.folds.add_copies)
-        call, values = add.with_call((range(places), target, copies, apart, count), None, {})
-        _, dispatch, _ = call.recorded(values)
-        assert dispatch is not None
-        return dispatch, next(f.offset for f in block_fields(call.spec) if f.name == "v_sum")
+        commands = device.command_list()
+        device.folds.add_copies.append_to(commands, range(places), target, copies, apart, count)
+        dispatch: Dispatch = commands.calls[0].dispatch
+        return dispatch, dispatch.args.index(struct.pack("<Q", to))

@@ -192,7 +192,7 @@ def _triangle(device: spy.Device) -> tuple[spy.Tensor, np.ndarray[Any, Any]]:
 
 
 @needs("uint64_t")
-@sampled(4)
+@sampled(8)
 @pytest.mark.parametrize("what", ["faces of NumPy", "faces of a Tensor", "faces of PyTorch", "gains", "light"])
 def test_pictures(module: spy.Module, what: str) -> None:
     """Of a triangle that covers all pixels; the gradient of its light is the number of pixels times the gain."""

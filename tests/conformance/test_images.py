@@ -113,7 +113,7 @@ def test_gradients_are_those_of_pytorch(device: spy.Device, module: spy.Module, 
         assert (tangent * gradient).sum(dtype=np.float64) == pytest.approx(wanted_sum, rel=1e-4, abs=1e-3)
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("size", [(8, 16), (7, 13)])
 def test_gradients_of_levels(device: spy.Device, module: spy.Module, size: tuple[int, int]) -> None:
     texels = RNG.random((*size, 4), np.float32)

@@ -67,6 +67,7 @@ def test_rows_of_groups(device: spy.Device, load: Load, n: int) -> None:
     assert ("_spy_call.row" in module.sub.source(tensor[1:], tensor[1:])) == (n > 1025)
 
 
+@needs("groups")  # a range has them anyway
 def test_64_bit_indices(device: spy.Device, load: Load) -> None:
     module = load(last=50)
     check_everything(device, module, 2051)

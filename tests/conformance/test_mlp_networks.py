@@ -221,7 +221,7 @@ def test_networks_that_waves_compute(device: spy.Device, module: spy.Module, nam
 
 
 @needs(lambda case: ["large derivatives"] if case["name"] == "narrow" else [])
-@sampled(4)
+@sampled(9)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_samples_of_a_wave_do_not_touch_each_other(device: spy.Device, module: spy.Module, name: str) -> None:
     n, sizes = 320, NETWORKS[name]

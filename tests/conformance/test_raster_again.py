@@ -69,7 +69,7 @@ def _given(device: spy.Device, k: int) -> dict[str, Any]:
     }
 
 
-@sampled(4)
+@sampled(6)
 @pytest.mark.parametrize("antialias", [True, False])
 def test_other_arrays_and_numbers(device: spy.Device, module: spy.Module, antialias: bool) -> None:
     draw = module.one.raster(module.project, SIZE, antialias=antialias)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import deep, every_device, needs, one_device, sampled
+from tests.depth import deep, every_case, every_device, needs, one_device, sampled
 
 pytestmark = one_device
 
@@ -195,6 +195,16 @@ def test_numpys_functions_call_these_methods(device: spy.Device) -> None:
             spy.BindError, match=r"^Tensor\.(sum|any): there is no parameter '(dim|dtype|out)'; it has axis"
         ):
             refused()
+
+
+@every_case
+@pytest.mark.parametrize("entry", [pytest.param(name, marks=needs(name)) for name in ("ranges", "groups")])
+def test_extremes_of_many_negative_numbers(device: spy.Device, entry: str) -> None:
+    """More than one thread's share, and no whole number of shares: no place without a number counts as 0."""
+    a = -np.random.default_rng(4).permutation(np.arange(1, 2101)).astype(np.float32)
+    t = spy.Tensor.from_numpy(device, a)
+    assert (t.max().item(), t.min().item()) == (-1, -2100)
+    assert t.argmax().item() == a.argmax()
 
 
 @needs("{kind}_t")
