@@ -17,13 +17,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "derivatives.md"
 DEVICES = ("cpu", "vulkan", "cuda")
-HEAD = """# Derivatives that were checked
+HEAD = """# Checked derivatives
 
-Slang 2026.12, the compiler inside the slangpy wheel, gets some derivatives wrong without a message, and crashes on
-others. This page lists the forms of functions that are known for it. "Right" is a form whose call, `bwds` and `fwds`
-agree with central differences of the same function in NumPy, because
-[statements are added](how-it-works.md#differentiable-functions) to it before it is compiled. "Refused" is a form for
-which a `CompileError` names the function and its line. `python codegen/tools/derivative_forms.py` writes this page;
+Slang 2026.12, the compiler inside the slangpy wheel, computes some derivatives incorrectly without a message, and
+crashes on others. This page lists the function forms that are known to be affected. "Right" means that the call,
+`bwds` and `fwds` agree with NumPy and its central differences, because slangpy_rt
+[adds statements](how-it-works.md#differentiable-functions) to the function before Slang reads it. "Refused" means
+that a `CompileError` names the function and its line. `python codegen/tools/derivative_forms.py` writes this page;
 the test suite checks each form, and random functions besides.
 
 [`f.check_grads(...)`](gradients.md#checking-derivatives) checks a function of yours. A device with `debug=True`

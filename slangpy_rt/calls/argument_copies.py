@@ -1,7 +1,7 @@
-"""ArgumentCopies: copies of a call's arguments that may be moved, with gradients of their own, of a part of the call.
+"""ArgumentCopies: host copies of a call's arguments, or of the parts that some of its elements use.
 
-Arguments are taken apart as they were bound, copied to the host, and put together anew for each launch. What the
-caller passed is only read. Textures, samplers and generators are passed on as they are.
+Arguments are split into arrays and scalars as they were bound, and joined again for each launch. The caller's objects
+are only read. Textures, samplers and generators are passed without a copy.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from slangpy_rt.textures.texture import Texture
 
 Array = npt.NDArray[Any]
 
-# Arguments along whose dimensions a call may run.
+# Modes of arguments whose dimensions map to call dimensions.
 _WALKED = ("array", "computed", "tensor", "texel")
 _INDICES = (call_id, grid, thread_id, range_of)
 _COMPUTED = "a generator computes it"
@@ -48,30 +48,30 @@ _DEEPEST = 32
 
 @dataclass(eq=False)
 class Leaf:
-    """An array or a number of an argument, as a copy on the host.
+    """A host copy of an array or a scalar of an argument.
 
     Attributes
     ----------
     name : str
-        The parameter, with the place in it: ``"line.origin"``.
+        The parameter and the path in it: ``"line.origin"``.
     type, element : SlangType
         The parameter's type, and the type of the elements of the Tensor that a launch gets.
     access : str
         ``"in"``, ``"out"`` or ``"inout"``.
     host : numpy.ndarray
-        Its numbers, in the dimensions that run along the call, then those of a whole array, then an element's.
+        The values: call dimensions first, then those of an array that is passed whole, then those of an element.
     dims : int
-        How many dimensions run along the call.
+        The number of call dimensions.
     mapped : tuple of int or None
-        The call dimension of each of these; None without a ``map``.
+        The index of each of these in the call's shape; None without a ``map``.
     whole : bool
-        Whether an element of the call sees an array.
+        Whether the array is passed whole (not vectorized).
     pair : bool
-        Whether launches get a DiffPair instead of a Tensor.
+        Whether launches pass a DiffPair instead of a Tensor.
     carries : bool
-        Whether launches get it with a gradient.
+        Whether launches pass it with a gradient.
     reason : str
-        Why its type has no derivative; empty if it has one or the parameter's declaration tells.
+        Why its type has no derivative; empty if it has one, or if the parameter is ``no_diff``.
     """
 
     name: str
@@ -97,13 +97,13 @@ class Leaf:
         return self.access != "in"
 
     def zeros(self) -> Array:
-        """Return zeros like its numbers."""
+        """Return zeros of the shape and dtype of ``host``."""
         return np.zeros_like(self.host)
 
 
 @dataclass(eq=False)
 class Group:
-    """A value with parts, by their places (``".x"`` or ``"[0]"``), and the function that puts them together."""
+    """A value with parts by path (``".x"`` or ``"[0]"``), and the function that joins them."""
 
     parts: tuple[tuple[str, Node], ...]
     join: Callable[[list[Any]], Any]
@@ -111,7 +111,7 @@ class Group:
 
 @dataclass(eq=False)
 class Constant:
-    """A value that launches get as it is, the parameter's type, and why it has no derivative."""
+    """A value that launches pass without a copy, the parameter's type, and why it has no derivative."""
 
     value: Any
     type: str = ""
@@ -131,13 +131,13 @@ class ArgumentCopies:
     found : Candidate
         The declaration that the call uses, with the arguments as ``plain`` returns them.
     values : tuple
-        These arguments.
+        The arguments.
     most : int
-        The most elements of the call to copy. A call with other generators than indices is copied as a whole.
+        The maximum number of elements to copy. A call with generators other than indices is copied completely.
     carries : callable
-        Tells of a value whether launches get it with a gradient, if it holds floats.
+        Returns whether launches pass a value with a gradient, if it holds floats.
     pairs : bool
-        Whether launches get DiffPairs that the caller passed as DiffPairs; otherwise as Tensors.
+        Whether launches pass the caller's DiffPairs as DiffPairs; otherwise as Tensors.
 
     Raises
     ------
@@ -147,11 +147,11 @@ class ArgumentCopies:
     Attributes
     ----------
     shape : tuple of int
-        The call's own shape.
+        The call shape.
     picked : tuple of int
         The shape of the copied part.
     nodes : list of Node
-        For each value its copy.
+        The copy of each value.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class ArgumentCopies:
         walked = [b for b in leaves if b.mode in _WALKED]
         self.shape = broadcast(self._where, [(b.name, spread(b.name, b.shape, b.mapped, self._rank)) for b in walked])
         computed = [b.generator for b in leaves if b.mode == "computed"]
-        # The numbers of other generators are known to kernels alone.
+        # Other generators compute their values in the kernel.
         cut = all(isinstance(g, _INDICES) for g in computed) and not any(b.mode == "texel" for b in leaves)
         self._places = _places(self.shape, most) if cut else None
         self.picked = tuple(map(len, self._places)) if self._places is not None else self.shape
@@ -192,15 +192,15 @@ class ArgumentCopies:
             yield from leaves_of(node)
 
     def joined(self, make: Callable[[Leaf], Any]) -> tuple[Any, ...]:
-        """Return the arguments of a launch, whose arrays and numbers a function makes."""
+        """Return the arguments of a launch, with arrays and scalars from a function of their leaves."""
         return tuple([_joined(node, make) for node in self.nodes])
 
     def tensor(self, host: Array, element: SlangType) -> Tensor:
-        """Return a Tensor of numbers on the host."""
+        """Return a Tensor with the values of a host array."""
         return Tensor.from_numpy(self._device, np.asarray(host, order="C"), element)
 
     def labels(self, shape: Shape, mapped: tuple[int, ...] | None) -> tuple[int, ...]:
-        """Return the call dimension of each dimension of an array that runs along the call."""
+        """Return the index in the call's shape of each call dimension of an array."""
         return mapped if mapped is not None else tuple(range(self._rank - len(shape), self._rank))
 
     def _copied(self, name: str, bound: Bound, value: Any, dropping: str | None) -> Node:
@@ -265,7 +265,7 @@ class ArgumentCopies:
         )  # fmt: skip
 
     def _host(self, name: str, bound: Bound, value: Any) -> tuple[Array, SlangType]:
-        """Return the numbers of an array or a number, and the type of the elements of a Tensor of them."""
+        """Return the values of an array or a scalar, and the element type for a Tensor of them."""
         if isinstance(value, NDBuffer):
             return np.asarray(value.to_numpy()), value.dtype
         element: SlangType | None = bound.type
@@ -293,7 +293,7 @@ class ArgumentCopies:
         return np.array(host)
 
     def _indices(self, name: str, bound: Bound) -> Node:
-        """Return a generator of indices for the copied elements; of those of a whole call, its numbers."""
+        """Return the indices of the copied elements: as a generator if one fits, otherwise as an array."""
         assert self._places is not None and bound.generator is not None
         generator, type_ = bound.generator, bound.type
         steps = [int(place[1] - place[0]) if len(place) > 1 else 1 for place in self._places]
@@ -317,7 +317,7 @@ class ArgumentCopies:
 
 
 def plain(device: Any, value: Any, depth: int = 0) -> Any:
-    """Return an argument with the arrays of other libraries in it replaced by arrays in the same memory."""
+    """Return an argument in which arrays of this package replace foreign arrays, in the same memory."""
     if isinstance(value, (bool, int, float, str, np.ndarray, np.generic, NDBuffer)) or depth > _DEEPEST:
         return value
     stand_in = converter(type(value))
@@ -338,7 +338,7 @@ def plain(device: Any, value: Any, depth: int = 0) -> Any:
 
 
 def leaves_of(node: Node) -> Iterator[Leaf]:
-    """Yield the arrays and numbers of an argument."""
+    """Yield the arrays and scalars of an argument."""
     if isinstance(node, Leaf):
         yield node
     elif isinstance(node, Group):
@@ -355,7 +355,7 @@ def _joined(node: Node, make: Callable[[Leaf], Any]) -> Any:
 
 
 def _joiner(bound: Bound, value: Any) -> Callable[[list[Any]], Any]:
-    """Return the function that makes an argument of its parts, as ``bind`` takes them."""
+    """Return the function that joins the parts of an argument to a value that ``bind`` takes."""
     places = [place for place, _ in bound.parts]
     if places == [""] or isinstance(value, (NDBuffer, np.ndarray)):
         return lambda items: items[0]
@@ -369,7 +369,7 @@ def _joiner(bound: Bound, value: Any) -> Callable[[list[Any]], Any]:
 
 
 def _places(shape: Shape, most: int) -> tuple[Array, ...]:
-    """Return evenly spaced indices along each dimension of a call, which pick about ``most`` elements at most."""
+    """Return evenly spaced indices along each call dimension, which select at most about ``most`` elements."""
     sizes = list(shape)
     # A dimension of one element would be broadcast.
     while np.prod(sizes, dtype=float) > most and max(sizes) > 2:

@@ -1,6 +1,6 @@
-"""Central differences of functions in low precision: steps, extrapolation, and how far a difference can be trusted.
+"""Central differences of functions in low precision: steps, extrapolation and error estimates.
 
-Functions here take and return NumPy arrays; none of them calls a kernel.
+All functions take and return NumPy arrays; no kernel is called.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Array = npt.NDArray[Any]
 _RATIO = 4.0
 _FIRST = {"half": -6, "bfloat16": -6, "float": -14, "double": -24}
 _COUNT = {"half": 3, "bfloat16": 3, "float": 6, "double": 7}
-# An argument moves by its own size, or by this share of the mean size where it is smaller.
+# Elements move in proportion to their magnitude, but at least to this share of the mean magnitude.
 _LEAST = 0.125
 
 
 class Directions(NamedTuple):
-    """A direction of an argument, and steps along it that add up without rounding.
+    """A direction of an argument, and steps along it whose sums are exact.
 
     Attributes
     ----------
     direction : numpy.ndarray
-        As float64; numbers of the argument's own type hold it exactly.
+        As float64; exact in the argument's own type.
     steps : tuple of float
         The smallest first.
     """
@@ -39,14 +39,14 @@ class Directions(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """Derivatives by differences, and for each the estimate of its error."""
+    """Derivatives by central differences, and estimates of their errors."""
 
     slope: Array
     error: Array
 
 
 def directions(values: Array, scalar: str, random: np.random.Generator) -> Directions:
-    """Return a random direction of an argument whose numbers are of a Slang scalar.
+    """Return a random direction for an argument with a Slang scalar type.
 
     ``values + step * direction`` is exact for each step, and for its negative.
     """
@@ -63,7 +63,7 @@ def directions(values: Array, scalar: str, random: np.random.Generator) -> Direc
 
 
 def spacing(sizes: Array, scalar: str) -> Array:
-    """Return the distance of neighboring numbers of a Slang scalar, at numbers of these sizes."""
+    """Return the spacing of a floating-point type at these magnitudes."""
     bits, least = {"half": (10, -14), "bfloat16": (7, -126), "float": (23, -126), "double": (52, -1022)}[scalar]
     exponents = np.frexp(sizes)[1] - 1
     # By the next power of two, because a sum may reach it.
@@ -80,25 +80,25 @@ def slopes(
     steps : sequence of float
         The smallest first, each four times the one before.
     ahead, behind : sequence of numpy.ndarray
-        For each step the values, as float64.
+        The function's values at each step, as float64.
     here : numpy.ndarray
         The values at the point itself.
     noise : numpy.ndarray
-        What rounding may change of a value.
+        The absolute rounding errors of the values.
 
     Returns
     -------
     Slopes
-        Of the entries of three steps and more in Neville's scheme the one with the least error. Errors are sums of
-        the change from the two entries before it, as Ridders took it; the noise; the kink, which is how much the
-        differences ahead and behind differ at the limit; and what the noise does not explain of the differences at
-        smaller steps. Infinite where no entry is finite.
+        The entry with the smallest error among those of three or more steps in Neville's scheme. An error is the sum
+        of the change from the two entries before it (Ridders' estimate), the noise, the extrapolated difference of
+        the one-sided differences (a kink), and the deviation from differences at smaller steps beyond their noise.
+        It is infinite where no entry is finite.
     """
     with np.errstate(all="ignore"):
         plain = [(a - b) / (2 * h) for h, a, b in zip(steps, ahead, behind, strict=True)]
         rounding = [noise / h for h in steps]
         bends = [(a + b - 2 * here) / h for h, a, b in zip(steps, ahead, behind, strict=True)]
-        # Of a smooth function they shrink with the step.
+        # For a smooth function they decrease with the step.
         kinks = [np.abs(_RATIO * fine - coarse) / (_RATIO - 1) for fine, coarse in pairwise(bends)]
         best = np.full(here.shape, np.nan)
         least = np.full(here.shape, np.inf)

@@ -1,6 +1,6 @@
-"""CheckedDerivative: a call of a derivative on a debug device, whose first run compares it with the other derivative.
+"""CheckedDerivative: a call of a derivative on a debug device, compared with the other derivative in its first run.
 
-One check serves all calls that launch the same kernel. A call that cannot be checked is logged, and runs.
+Each kernel is checked once. A call that cannot be checked is logged and runs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from slangpy_rt.core.types import FunctionSig
     from slangpy_rt.runtime.stream import Stream
 
-# Elements of a call that are compared: a launch of so few takes as long as one of a single element.
+# Elements of a call that are compared: a launch of 16 takes as long as a launch of one.
 _MOST = 16
 
 
 class CheckedDerivative:
-    """A call of ``bwds`` or ``fwds``; it takes a PreparedCall's place, and has all that one has.
+    """A call of ``bwds`` or ``fwds`` with the interface of a PreparedCall.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class CheckedDerivative:
     scope, name, overloads, options
         The derivative, as ``prepare_call`` takes it.
     positional, names
-        How many values come by position, and the names of those that come by name; uniforms and a result follow.
+        The number of positional values, and the names of keyword values; uniforms and a result follow.
     """
 
     guards = False
@@ -79,7 +79,7 @@ class CheckedDerivative:
         return self._plain.run_on(stream, values)
 
     def freeze(self, values: tuple[Any, ...], stream: Stream | None) -> Callable[[], Any]:
-        """Return a function that repeats the call, and whose first run checks it."""
+        """Return a function that repeats the call and checks it in its first run."""
         again = self._plain.freeze(values, stream)
 
         def run() -> Any:
@@ -89,11 +89,11 @@ class CheckedDerivative:
         return run
 
     def pending(self, values: tuple[Any, ...]) -> Callable[[], None] | None:
-        """Return the check, for a command list: arguments may get their values when the list runs."""
+        """Return the check as a function for a command list, whose earlier calls may write the arguments."""
         return None if self._is_done() else lambda: self._check(values)
 
     def addresses(self, values: tuple[Any, ...]) -> list[Any] | None:
-        """Return None: what launches the kernel by addresses alone would not check it."""
+        """Return None: a launch by addresses alone could not be checked."""
         return None
 
     def packing(self) -> None:
@@ -119,7 +119,7 @@ class CheckedDerivative:
                 self._carries, True,
             )  # fmt: skip
             report = GradientCheck(launches).report(False)
-        except Exception as error:  # whatever it is: the call itself may be right
+        except Exception as error:  # whatever the reason, the call itself may be right
             log(1, f"{self._plain.spec.title}: its derivatives were not checked: {error}")
         else:
             if not report.ok:

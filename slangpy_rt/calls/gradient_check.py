@@ -1,6 +1,6 @@
 """GradientCheck: compares ``bwds``, ``fwds`` and a call of a function with each other and with central differences.
 
-``gradient_launches`` runs them. What is compared are products of derivatives with random directions.
+The derivatives are compared along random directions. ``gradient_launches`` runs the kernels.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ Array = npt.NDArray[Any]
 
 # Elements of a call that ``check_grads`` compares.
 _MOST = 256
-# Differences of ``bwds`` and ``fwds``, and of the value of ``fwds``, that count as rounding: of floats, and in units
-# of the last place of shorter types. Both sum the same products in another order.
+# Relative differences of ``bwds`` and ``fwds``, and of the values of ``fwds`` and a call, that count as rounding: for
+# floats, and for shorter types in units of the last place. The summation order differs.
 _DOT, _UNITS = 1e-3, 32
-# The same where a function computes with a shorter type inside: each step rounds once, and steps are averaged.
+# The same in units of the last place of shorter types inside a function, whose rounding errors partly cancel.
 _INNER = 8
-# Of derivatives and central differences.
+# The same for derivatives and central differences.
 _DIFFERENCES = 1e-2
-# A difference whose error is estimated to be a larger share of the derivative decides nothing.
+# Central differences with a larger estimated relative error decide nothing.
 _SURE = 0.1
-# A number that is smaller than the largest by this factor may be wrong by as much as the largest.
+# Values below this share of the largest have the absolute tolerance of that share.
 _SMALL = 1e-3
-# Where something is wrong, derivatives that change with the last places of the arguments may differ by so many times
-# the change.
+# Where derivatives differ, the tolerance grows by this multiple of their change when the arguments are perturbed by
+# rounding.
 _SPREAD = 8
 _EPSILON = {"half": 2.0**-10, "bfloat16": 2.0**-7, "float": 2.0**-23, "double": 2.0**-52}
 _BY_FORWARD = "fwds is, and bwds is right by differences"
@@ -115,23 +115,26 @@ class GradientCheck:
             return ArgumentRow(q.name, q.type.name, "not checked", self._forward_fails)
         if not (np.isfinite(one.backward) | np.isfinite(one.forward)).any():
             return ArgumentRow(q.name, q.type.name, "not checked", "no derivative is finite at these arguments")
-        if one.bad.any():
+        if one.forward_mismatch.any():
             one.noise = one.noise + _SPREAD * self._gradient_spread(q, tangents, found.direction)
             one.judge(self._tolerance(q, _DOT))
         reason = self._forward_fails
-        if differences or one.bad.any():
+        if differences or one.forward_mismatch.any():
             self._take_differences(q, found, one)
-            if one.off.any():
+            if one.slope_mismatch.any():
                 # By chance differences of a function that oscillates fast agree with each other.
                 again = one.copy()
                 again.noise = one.noise + _SPREAD * self._gradient_spread(q, tangents, found.direction)
                 self._take_differences(q, found._replace(steps=tuple([2 * h for h in found.steps])), again)
-                one.off, one.unsure = one.off & again.off, one.unsure | again.unsure
-            if one.bad.any() and not one.off.any() and one.is_right_by_differences:
+                one.slope_mismatch, one.inconclusive = (
+                    one.slope_mismatch & again.slope_mismatch,
+                    one.inconclusive | again.inconclusive,
+                )
+            if one.forward_mismatch.any() and not one.slope_mismatch.any() and one.is_right_by_differences:
                 reason = reason or _BY_FORWARD
-            elif one.off.any() and not one.bad.any():
+            elif one.slope_mismatch.any() and not one.forward_mismatch.any():
                 reason = reason or _BY_INTENT
-            elif one.unsure.all() and not one.bad.any():
+            elif one.inconclusive.all() and not one.forward_mismatch.any():
                 reason = reason or "differences are too noisy"
         return self._as_row(q, one, reason)
 
@@ -170,23 +173,24 @@ class GradientCheck:
         with np.errstate(all="ignore"):
             size = np.fmax(one.scale, np.abs(one.slope))
             # A derivative of 0 has no size; there the change of the results is compared with their own size.
-            one.unsure = ~(error <= _SURE * size + _SMALL * np.where(np.isfinite(sizes), sizes, 0))
+            one.inconclusive = ~(error <= _SURE * size + _SMALL * np.where(np.isfinite(sizes), sizes, 0))
         tolerance = self._tolerance(q, _DIFFERENCES)
         off, one.slope_error = compared(one.backward, one.slope, size, tolerance, one.noise + error)
-        one.off = off & ~one.unsure
+        one.slope_mismatch = off & ~one.inconclusive
 
     def _as_row(self, q: Quantity, one: Comparison, reason: str) -> ArgumentRow:
         """Return the row of an argument, with the numbers of its worst element."""
-        wrong = one.bad | one.off
+        wrong = one.forward_mismatch | one.slope_mismatch
         rank = np.where(np.isnan(one.error), -1, one.error)
-        rank = np.fmax(rank, np.where(one.unsure, -1, one.slope_error))
+        rank = np.fmax(rank, np.where(one.inconclusive, -1, one.slope_error))
         worst = np.unravel_index(int(np.argmax(np.where(wrong, rank + 2, rank))), rank.shape)
         forward: tuple[float | None, float | None] = float(one.forward[worst]), float(one.error[worst])
         difference: tuple[float | None, float | None] = float(one.slope[worst]), float(one.slope_error[worst])
-        state = "wrong" if wrong.any() else "not checked" if one.alone and one.unsure.all() else "ok"
+        state = "wrong" if wrong.any() else "not checked" if one.backward_only and one.inconclusive.all() else "ok"
         return ArgumentRow(
             q.name, q.type.name, state, reason, float(one.backward[worst]),
-            *((None, None) if one.alone else forward), *((None, None) if one.unsure[worst] else difference),
+            *((None, None) if one.backward_only else forward),
+            *((None, None) if one.inconclusive[worst] else difference),
         )  # fmt: skip
 
     def _result_rows(self) -> Iterator[ResultRow]:
@@ -201,7 +205,7 @@ class GradientCheck:
                 yield ResultRow(q.name, q.type.name, "wrong" if wrong.any() else "ok", "", *numbers)
 
     def _differing(self, q: Quantity, called: Array, by_forward: Array) -> tuple[Array, Array]:
-        """Return which numbers of a result differ, and by how much."""
+        """Return a mask of the differing elements of a result, and the relative differences."""
         if called.dtype.kind != "f":
             differs = called != by_forward
             return differs, differs.astype(np.float64)
@@ -219,7 +223,7 @@ class GradientCheck:
         return wrong, np.where(same, 0, np.where(np.isnan(error), np.inf, error))
 
     def _gradient_spread(self, q: Quantity, tangents: Mapping[Leaf, Array], direction: Array) -> Array:
-        """Return how much rounding of the arguments changes the derivatives by an argument."""
+        """Return the change of a derivative when the arguments are perturbed by rounding."""
         launches = self._launches
 
         def backward(gradients: Mapping[Leaf, Array]) -> Array:
@@ -236,7 +240,7 @@ class GradientCheck:
         return _largest(found)
 
     def _noise(self, q: Quantity) -> Array:
-        """Return what rounding may change of the results."""
+        """Return the absolute rounding error of the results."""
         launches = self._launches
         sizes = launches.by_entry(q, launches.values)[1]
         epsilon = max([_EPSILON[x.scalar] for x in (q, *launches.outputs)])
@@ -256,7 +260,7 @@ class GradientCheck:
         return words & _EPSILON.keys()
 
     def _rows_of(self, node: Node, name: str, rows: Mapping[str, ArgumentRow], why: str) -> Iterator[ArgumentRow]:
-        """Yield the rows of an argument; those that are not differentiated say why."""
+        """Yield the rows of an argument, with the reason where there is no derivative."""
         if isinstance(node, Group):
             for place, part in node.parts:
                 yield from self._rows_of(part, f"{name}{place}", rows, why)
@@ -287,55 +291,55 @@ class GradientCheck:
 
 @dataclass
 class Comparison:
-    """The derivatives by one argument, for each of its elements, times a direction.
+    """The derivatives by one argument along a direction, for each of its elements.
 
     Attributes
     ----------
     backward, forward, slope : numpy.ndarray
         By ``bwds``, by ``fwds`` and by differences.
     scale, noise : numpy.ndarray
-        The sums of the sizes of what was added up, and differences that are rounding.
-    alone : bool
-        Whether there is no ``forward``.
-    bad, error, off, slope_error : numpy.ndarray
-        Whether ``forward`` and ``slope`` contradict ``backward``, and how much they differ from it.
-    unsure : numpy.ndarray
-        Whether ``slope`` decides nothing.
+        The sums of the terms' absolute values, and the absolute rounding errors.
+    backward_only : bool
+        Whether ``forward`` could not be computed.
+    forward_mismatch, error, slope_mismatch, slope_error : numpy.ndarray
+        Masks of the elements where ``forward`` and ``slope`` contradict ``backward``, and the relative differences.
+    inconclusive : numpy.ndarray
+        Mask of the elements whose ``slope`` is too inaccurate to decide.
     """
 
     backward: Array
     forward: Array
     scale: Array
     noise: Array
-    alone: bool
+    backward_only: bool
 
     def __post_init__(self) -> None:
         shape = self.backward.shape
-        self.bad = np.zeros(shape, bool)
+        self.forward_mismatch = np.zeros(shape, bool)
         self.error = np.full(shape, np.nan)
         self.slope = np.full(shape, np.nan)
         self.slope_error = np.full(shape, np.nan)
-        self.off = np.zeros(shape, bool)
-        self.unsure = np.ones(shape, bool)
+        self.slope_mismatch = np.zeros(shape, bool)
+        self.inconclusive = np.ones(shape, bool)
 
     def judge(self, tolerance: float) -> None:
         """Compare ``forward`` with ``backward``."""
-        if self.alone:
+        if self.backward_only:
             return
         wrong, self.error = compared(self.backward, self.forward, self.scale, tolerance, self.noise)
         # NaN times 0 is NaN in a tangent, where a gradient has no such product.
-        self.bad = wrong & ~(np.isfinite(self.backward) & ~np.isfinite(self.forward))
+        self.forward_mismatch = wrong & ~(np.isfinite(self.backward) & ~np.isfinite(self.forward))
 
     @property
     def is_right_by_differences(self) -> bool:
-        """Whether differences are far closer to ``backward`` than to ``forward`` where these contradict."""
+        """Whether differences support ``backward`` wherever ``forward`` contradicts it."""
         with np.errstate(all="ignore"):
             near = np.abs(self.backward - self.slope) < 0.25 * np.abs(self.backward - self.forward)
-        return bool((near & ~self.unsure)[self.bad].all())
+        return bool((near & ~self.inconclusive)[self.forward_mismatch].all())
 
     def copy(self) -> Comparison:
-        """Return the same numbers, not compared yet."""
-        return Comparison(self.backward, self.forward, self.scale, self.noise, self.alone)
+        """Return a comparison of the same derivatives without results."""
+        return Comparison(self.backward, self.forward, self.scale, self.noise, self.backward_only)
 
 
 def check_grads(
@@ -364,7 +368,7 @@ def check_grads(
 
 
 def compared(a: Array, b: Array, scale: Array, tolerance: float, noise: Array) -> tuple[Array, Array]:
-    """Return which numbers differ by more than the tolerance, and the differences relative to the scale."""
+    """Return a mask of the elements that differ by more than the tolerance, and the relative differences."""
     with np.errstate(all="ignore"):
         finite = scale[np.isfinite(scale)]
         largest = finite.max() if finite.size else 0.0
@@ -374,5 +378,5 @@ def compared(a: Array, b: Array, scale: Array, tolerance: float, noise: Array) -
 
 
 def _largest(spreads: Sequence[Array]) -> Array:
-    """Return the largest of some changes; 0 where none is finite."""
+    """Return the elementwise maximum of the finite changes; 0 where none is finite."""
     return np.asarray(np.fmax.reduce([np.where(np.isfinite(s), s, 0) for s in spreads]))

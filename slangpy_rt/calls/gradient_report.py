@@ -1,4 +1,4 @@
-"""GradientReport: the numbers that ``check_grads`` found, by argument and by result. It computes nothing."""
+"""GradientReport: the results of ``check_grads``, by argument and by result. It computes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GradientReport:
     place : str
         File and line of the declaration, ``"lines.slang:12"`` with the folder; empty if it was not found.
     elements, size : int
-        How many elements of the call were compared, and how many it has.
+        The number of compared elements, and the number of elements of the call.
     seed : int
         The seed of the random directions.
     arguments : tuple of ArgumentRow
@@ -56,7 +56,7 @@ class GradientReport:
 
     @property
     def message(self) -> str:
-        """What is wrong, as text of an error; empty if nothing is."""
+        """The error message for the rows that are wrong; empty if none is."""
         if self.ok:
             return ""
         lines = [f"{self.function}{f' ({self.place})' if self.place else ''}: derivatives contradict each other."]
@@ -72,7 +72,7 @@ class GradientReport:
     def __getitem__(self, name: str) -> ArgumentRow | ResultRow:
         """Return the row of an argument (``"line.origin"`` for a field) or of a result (``"_result"``).
 
-        An ``inout`` argument has two: this is the one of its gradient.
+        For an ``inout`` argument, which has both, it is the argument's row.
         """
         for row in self.rows:
             if row.name == name:
@@ -100,7 +100,7 @@ class GradientReport:
 class ArgumentRow:
     """The derivatives by one argument, or by one field of a struct, along a random direction.
 
-    Of an argument with many elements, the numbers are those of the element with the largest error.
+    For an argument with many elements, the row shows the element with the largest error.
 
     Attributes
     ----------
@@ -109,18 +109,18 @@ class ArgumentRow:
     state : str
         ``"ok"``, ``"wrong"``, ``"not differentiable"`` or ``"not checked"``.
     reason : str
-        More about the state; may be empty.
+        Details of the state; may be empty.
     backward : float or None
-        The gradient that ``bwds`` adds, multiplied by the direction.
+        The dot product of the gradient from ``bwds`` and the direction.
     forward : float or None
-        The tangent that ``fwds`` computes for the direction, multiplied by the gradient that ``bwds`` was given.
+        The dot product of the tangent from ``fwds`` and the upstream gradient.
     error : float or None
-        The difference of these, relative to the largest sum of their terms' sizes.
+        Their difference, relative to the sum of the terms' absolute values.
     difference : float or None
-        The central difference of the function along the direction, multiplied by the same gradient; None where
-        differences are not taken or are too noisy to decide.
+        The dot product of the central difference along the direction and the upstream gradient; None where
+        differences are not taken or are too inaccurate.
     difference_error : float or None
-        The difference of ``difference`` and ``backward``, in the same measure as ``error``.
+        The difference of ``difference`` and ``backward``, with the scale of ``error``.
     """
 
     name: str
@@ -145,11 +145,11 @@ class ResultRow:
     state : str
         ``"ok"``, ``"wrong"`` or ``"not checked"``.
     reason : str
-        More about the state; may be empty.
+        Details of the state; may be empty.
     value, forward : float or None
-        The number that a call writes, and the number that ``fwds`` writes, where they differ most.
+        The values from a call and from ``fwds``, for the element where they differ most.
     error : float or None
-        The difference of these, relative to the size of the results.
+        Their difference, relative to the results' magnitude.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""The builds of the Slang compiler that this version was tested with, and the warning about any other one.
+"""The builds of the Slang compiler that this version was tested with, and the warning about any other build.
 
-A newer build may be used: ``doctor --compiler`` tries whether it writes code that the corrections recognize.
+A newer build may work: ``doctor --compiler`` compiles the canaries of all corrections with it.
 """
 
 from __future__ import annotations

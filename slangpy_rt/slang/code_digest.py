@@ -1,8 +1,7 @@
-"""A digest of this package's code that makes what the disk cache holds, as a part of the cache's keys.
+"""A digest of the code that produces the disk cache's entries, as a part of the cache's keys.
 
-Declarations and kernels of the same text change when the code changes that reads texts, generates kernels and
-corrects what the compiler writes. The digest is of the contents of all of its files, so that it is the same on every
-machine with the same version, and another after each edit.
+An entry depends on the code that parses sources, generates kernels and corrects the compiler's output. The digest
+covers the contents of these files: it is the same on every machine with the same version, and changes with each edit.
 """
 
 from __future__ import annotations
@@ -26,26 +25,26 @@ _SUFFIXES = (".py", ".pyc", ".slang", ".hpp")
 def code_digest() -> str:
     """Return the digest of the files of ``slang``, ``core``, the code generator and ``shaders``.
 
-    Reading 176 files takes 2.5 ms in each process, so the cache keeps the digest under their names, sizes, times and
-    inodes, which take 0.6 ms. An edit, a new installation and a restored file differ in at least one of these: the
-    time of the last change of an inode cannot be set.
+    Reading the files takes 2.5 ms in each process; their names, sizes, times and inodes take 0.6 ms, and the cache
+    holds the digest under these. Every edit, installation or restored backup changes at least one of them, because
+    programs cannot set the change time of an inode.
     """
     return folders_digest(_folders(), DiskCache.open(cache_directory(), CONFIG.cache_size), _LOADED)
 
 
 def folders_digest(folders: list[Path], cache: DiskCache, loaded: int | None = None) -> str:
-    """Return the digest of the code in folders, from the cache if their files are those that it was made of.
+    """Return the digest of the code in folders, from the cache if the files are unchanged.
 
     Parameters
     ----------
     folders : list of Path
-        The folders, which are searched with all below them.
+        The folders, which are searched recursively.
     cache : DiskCache
-        Where digests stay.
+        The cache of digests.
     loaded : int, optional
-        The time, in nanoseconds, at which the process loaded the code. If a file changed after it, as in an upgrade
-        of a package that is in use, the code that runs is not the code in the files, and what it makes must not be
-        found by another process: the result is random.
+        The time, in nanoseconds, at which the process loaded the code. If a file changed later, as in an upgrade of a
+        package in use, the running code is not the code in the files. The digest is random then, so that no other
+        process finds entries of this one.
     """
     states = [(file, *_state(entry)) for file, entry in _files(folders)]
     if loaded is not None and any(max(modified, changed) > loaded for _, _, modified, changed, _ in states):
@@ -56,13 +55,13 @@ def folders_digest(folders: list[Path], cache: DiskCache, loaded: int | None = N
     if isinstance(kept, str):
         return kept
     whole = hashlib.sha256()
-    # By names relative to the folders, in an order that no file system chooses.
+    # Sorted by names relative to the folders: the order of a directory's entries differs by file system.
     names = sorted((name, file) for name, file in _named(folders))
     for name, file in names:
         data = Path(file).read_bytes()
         whole.update(f"{name}\0{len(data)}\0".encode() + data)
     digest = whole.hexdigest()
-    # A file that was written meanwhile has another state than the one that the key holds.
+    # If a file was written meanwhile, the key does not describe the contents.
     if states == [(file, *_state(found)) for file, found in _files(folders)]:
         cache.put(key, {"kind": "code", "title": "digest of slangpy_rt's own code", "digest": digest}, b"")
     return digest
@@ -76,7 +75,7 @@ def _folders() -> list[Path]:
 
 
 def _files(folders: list[Path]) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield the paths of all files with code, in an order of their own, each with its entry."""
+    """Yield the path and the directory entry of each file with code."""
     todo = [str(folder) for folder in folders]
     while todo:
         with os.scandir(todo.pop()) as entries:
@@ -89,7 +88,7 @@ def _files(folders: list[Path]) -> Iterator[tuple[str, os.DirEntry[str]]]:
 
 
 def _named(folders: list[Path]) -> Iterator[tuple[str, str]]:
-    """Yield the name of each file, from its folder's name on, and its path."""
+    """Yield the name of each file, relative to its folder's parent, and its path."""
     for folder in folders:
         for file, _ in _files([folder]):
             yield f"{folder.name}/{Path(file).relative_to(folder).as_posix()}", file

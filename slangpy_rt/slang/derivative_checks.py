@@ -1,15 +1,15 @@
-"""Refuses derivatives that Slang computes wrongly and that no rebinding mends, with the function's name and line.
+"""Refuses derivatives that Slang computes incorrectly even after rebinding, with the function's name and line.
 
 - A ``[TreatAsDifferentiable]`` function that writes to a parameter ends Slang's process in a derivative; one that has
   the attribute from a macro loses its value.
 - A function with a backward derivative by hand and no forward derivative returns 0 in a forward derivative, in place
   of its value.
-- A struct that is not ``IDifferentiable`` drops the derivatives of the values that it is made of. Slang reports an
-  assignment to its fields, and says nothing of ``P p = {x, y};`` and ``P(x, y)``.
+- A struct that is not ``IDifferentiable`` drops the derivatives of the values that it is built from. Slang reports
+  assignments to its fields, but not ``P p = {x, y};`` and ``P(x, y)``.
 - A ``property`` with ``[Differentiable]`` accessors ends Slang's process.
 
-Overloads are not told apart: if one is refused, all are. A mention of a type counts as a call of its operators,
-initializers and accessors.
+Overloads of one name are refused together. A mention of a type counts as a call of its operators, initializers and
+accessors.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _NAMELESS = frozenset(("", "operator", "__init", "get", "set", "ref"))
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A value of a struct that a function makes of variables.
+class Construction:
+    """A struct value that a function builds from variables.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Derivative(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A differentiable function: the names that it mentions, and the structs that it makes.
+    """A differentiable function, the names that it mentions, and the struct values that it builds.
 
     Attributes
     ----------
@@ -94,8 +94,8 @@ class Caller:
         The names whose mention may be a call: its own, or for an operator, initializer or accessor those of types.
     mentions : frozenset of str
         All names in its statements, and the types of its parameters and its result.
-    made : tuple of Made
-        Structs that it makes of variables.
+    constructions : tuple of Construction
+        The struct values that it builds from variables.
     lines : mapping of str to int
         The line of the first call of each name.
     """
@@ -103,7 +103,7 @@ class Caller:
     name: str
     keys: frozenset[str]
     mentions: frozenset[str]
-    made: tuple[Made, ...]
+    constructions: tuple[Construction, ...]
     lines: Mapping[str, int]
 
 
@@ -234,7 +234,7 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
         for name, bases in file.structs.items():
             structs[name] = (*structs.get(name, ()), *bases)
     one_way = _one_way(known) if "fwd_diff" in kernel else frozenset()
-    if not treated and not one_way and not any(caller.made for file in known for caller in file.callers):
+    if not treated and not one_way and not any(caller.constructions for file in known for caller in file.callers):
         return
     # A generated kernel differentiates ``_spy_primal``, which calls the function.
     primal = _PRIMAL.search(kernel)
@@ -258,12 +258,12 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
                 "loses its values in derivatives. Make it [Differentiable], and detach(...) the values without "
                 "gradients."
             )
-        for made in caller.made:
-            if made.type in structs and not any("Differentiable" in base for base in structs[made.type]):
+        for value in caller.constructions:
+            if value.type in structs and not any("Differentiable" in base for base in structs[value.type]):
                 raise CompileError(
-                    f"{path}:{made.line}: {caller.name} builds a '{made.type}' from values that may have "
-                    f"derivatives, which Slang drops, because '{made.type}' is not IDifferentiable. Write "
-                    f"'struct {made.type} : IDifferentiable', or detach(...) the values."
+                    f"{path}:{value.line}: {caller.name} builds a '{value.type}' from values that may have "
+                    f"derivatives, which Slang drops, because '{value.type}' is not IDifferentiable. Write "
+                    f"'struct {value.type} : IDifferentiable', or detach(...) the values."
                 )
 
 
@@ -316,7 +316,7 @@ def _caller(text: str, function: DifferentiableFunction, owner: Sequence[str]) -
     keys = frozenset((owner or types) if function.name in _NAMELESS else (function.name,))
     mentions = types | set(owner)
     lines: dict[str, int] = {}
-    made: list[Made] = []
+    constructions: list[Construction] = []
     for statement in walk(function.body):
         variables |= {v.name: v for v in declared_variables(statement.items)}
         for item in statement.items:
@@ -325,17 +325,21 @@ def _caller(text: str, function: DifferentiableFunction, owner: Sequence[str]) -
         active = {
             v.name for v in variables.values() if v.differentiable and v.kind in ("scalar", "composite", "unknown")
         }
-        for type_, start, items in _made(statement.items, function.returns):
+        for type_, start, items in _constructions(statement.items, function.returns):
             words = {i.text for i in items}
             if words & active and not words & _DETACHED:
-                made.append(Made(type_, _line(text, start)))
+                constructions.append(Construction(type_, _line(text, start)))
     return Caller(
-        function.name or "an operator or accessor", keys, frozenset(mentions | lines.keys()), tuple(made), lines
+        function.name or "an operator or accessor",
+        keys,
+        frozenset(mentions | lines.keys()),
+        tuple(constructions),
+        lines,
     )
 
 
-def _made(items: tuple[Token, ...], returns: str) -> Iterator[tuple[str, int, tuple[Token, ...]]]:
-    """Yield the type, the offset and the arguments of each value that a statement makes in one piece."""
+def _constructions(items: tuple[Token, ...], returns: str) -> Iterator[tuple[str, int, tuple[Token, ...]]]:
+    """Yield the type, the offset and the arguments of each struct value that a statement builds."""
     declared = next(declared_variables(items), None)
     for at, item in enumerate(items):
         if item.text not in "({" or not at:

@@ -1,7 +1,7 @@
 """Detects whether the files that a module was loaded from have changed.
 
-Only reading a file shows this for certain. It is not read if its time of last status change (ctime), which Linux and
-macOS set and programs cannot, proves that nothing was written since. File systems store it in steps of up to 2 s.
+Only the contents are certain. A file is not read again if its status change time (ctime), which programs cannot set
+on Linux and macOS, proves that it was not written. File systems store this time with a resolution of up to 2 s.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.files import decoded, read_file, real
 
-# In nanoseconds. The steps of FAT are the coarsest, 2 s. Linux's clock for file times lags by up to 10 ms.
+# In nanoseconds. FAT has the coarsest resolution, 2 s. Linux's clock for file times lags by up to 10 ms.
 _STEP = 3_000_000_000
 _TICK = 10_000_000
 # On Windows st_ctime is the time at which the file was created.
@@ -77,7 +77,7 @@ class FileStates:
         return any(state is None or state[0] >= moment - _TICK for state in states)
 
     def _elsewhere(self, path: str, state: State | None) -> bool:
-        """Return whether a path now resolves to another hard link of the same file, where relative imports differ."""
+        """Return whether a path now resolves to another hard link, from which relative imports may differ."""
         return state is not None and state[5] > 1 and path in self._places and real(path) != self._places[path]
 
     def _differs(self, path: str) -> bool:

@@ -28,7 +28,7 @@ _WIDE = re.compile(
 )
 # Names that edits form, and the user's names that they replace.
 _NAMES = (
-    (re.compile(r"\b_spy_fmod_[0-9a-f]{8}(?:_forward|_backward)?\b"), "fmod"),
+    (re.compile(r"\b_spy_(fmod|clamp)_[0-9a-f]{8}(?:_forward|_backward)?\b"), r"\1"),
     (re.compile(r"\b_spy_constant_(\w+)"), r"\1"),
     (re.compile(r"\b_spy_group\b"), "numthreads"),
     (re.compile(r"\b_spy_stage\b"), "shader"),

@@ -144,7 +144,7 @@ def test_uniforms_become_static() -> None:
     assert prepared.uniforms == ("gain", "ns.a", "ns.b")
     assert re.sub("_[0-9a-f]{8}", "", prepared.text).startswith(
         "static  float gain = {};\nnamespace ns { public static  Pair<float, 2> a = _spy_zero<Pair<float, 2>>(), "
-        "b[3] = _spy_zeros<Pair<float, 2>, (3)>(); }\nvoid f(uniform int n) {}\n\nT _spy_zero<T>()\n"
+        "b[3] = _spy_zeros<Pair<float, 2>, (3)>(); }\nvoid f(uniform int n) {}\n\n_spy_T _spy_zero<_spy_T>()\n"
     )
     # There static variables are zero without.
     assert prepare(text, "hlsl").text == (
@@ -171,7 +171,7 @@ def test_static_names_of_numbers_begin_as_zeros() -> None:
         "static precise float d; static vector<int, (3)> e; static int g[(1 + 1)]; static Array<int, 3> h;\n"
         "typealias T = int; void f() { struct T { int a; } }\nstatic T i; static S j; static float k IS;\n"
     )
-    found = re.sub("_[0-9a-f]{8}", "", prepare(text, "spirv").text).partition("\nT _spy_zero")[0]
+    found = re.sub("_[0-9a-f]{8}", "", prepare(text, "spirv").text).partition("\n_spy_T _spy_zero")[0]
     ours = {"F a": "_spy_zero<F>()", "G b[2]": "_spy_zeros<G, (2)>()", "E c": "_spy_zero<E>()"}
     ours |= dict.fromkeys(("float d", "(3)> e", "g[(1 + 1)]", "3> h"), "{}")
     for old, zero in ours.items():
@@ -189,7 +189,7 @@ def test_any_text_reaches_the_compiler(pieces: list[str]) -> None:
     text = " ".join(pieces)
     prepared = prepare(text, "spirv")
     docs(text)
-    ours = "".join(prepared.text.partition("\nT _spy_zero")[1:]).count("\n")
+    ours = "".join(prepared.text.partition("\n_spy_T _spy_zero")[1:]).count("\n")
     assert prepared.text.count("\n") == text.count("\n") + 2 * (THREADS in prepared.text) + ours
 
 

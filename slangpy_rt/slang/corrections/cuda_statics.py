@@ -20,7 +20,7 @@ def zeroed(code: bytes) -> bytes:
 
 CUDA_STATICS = Correction(
     name="static variables in CUDA",
-    why="Static variables have no initial value, so that they begin as anything instead of zero.",
+    why="Static variables without an initial value are undefined instead of zero.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("cuda",),

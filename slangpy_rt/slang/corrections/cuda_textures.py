@@ -98,7 +98,7 @@ def refuse_methods(code: bytes, emission: Emission) -> bytes:
 
 CUDA_LAYERS = Correction(
     name="layers of textures in CUDA",
-    why="Slang takes the layer below a number between two, where other targets take the nearest.",
+    why="Slang rounds a fractional layer down; other targets round to the nearest.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("cuda",),
@@ -136,7 +136,7 @@ void canary(uniform Texture2DArray<float4> t, uniform uint *p)
 )
 CUDA_OFFSETS = Correction(
     name="offsets of Gather in CUDA",
-    why="Slang leaves the offset of Gather out without a message; refused.",
+    why="Slang drops the offset of Gather without a message; refused.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("cuda",),

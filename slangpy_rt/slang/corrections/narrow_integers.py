@@ -220,7 +220,7 @@ def _closed(brackets: re.Pattern[bytes], text: bytes, at: int) -> int:
 
 NARROW_INTEGERS = Correction(
     name="narrow integers",
-    why="C++ and CUDA compute with integers of 8 and 16 bits in 32 bits, so that sums do not wrap around.",
+    why="C++ and CUDA promote 8- and 16-bit integers to 32 bits, so that sums do not wrap around.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("cpp", "cuda"),

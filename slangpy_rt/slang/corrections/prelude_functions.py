@@ -314,7 +314,7 @@ HYPERBOLIC = Correction(
 )
 CPP_LOWEST_BIT = Correction(
     name="firstbitlow of 64 bits in C++",
-    why="The prelude looks at 32 bits.",
+    why="The prelude's function reads 32 bits.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("cpp",),
@@ -327,7 +327,7 @@ CPP_LOWEST_BIT = Correction(
 )
 CUDA_HIGHEST_BIT = Correction(
     name="firstbithigh of uint in CUDA",
-    why="The prelude takes the unsigned number for a signed one.",
+    why="The prelude treats unsigned integers as signed.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("cuda",),
@@ -340,7 +340,7 @@ CUDA_HIGHEST_BIT = Correction(
 )
 CUDA_UNSIGNED = Correction(
     name="abs, min and max of uint64_t in CUDA",
-    why="The prelude returns signed numbers.",
+    why="The prelude returns signed integers.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("cuda",),
@@ -353,7 +353,7 @@ CUDA_UNSIGNED = Correction(
 )
 ROUNDING = Correction(
     name="round",
-    why="The preludes of C++ and CUDA round ties away from zero, where other targets round to the even neighbour.",
+    why="The preludes of C++ and CUDA round ties away from zero; other targets round ties to even.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("cpp", "cuda"),
@@ -366,7 +366,7 @@ ROUNDING = Correction(
 )
 LEAST_INTEGER = Correction(
     name="the least 64-bit integer",
-    why="Slang writes -9223372036854775808LL, the negative of a number that C++ does not have.",
+    why="Slang writes -9223372036854775808LL, whose literal is out of range in C++.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("cpp", "cuda"),
@@ -379,7 +379,7 @@ LEAST_INTEGER = Correction(
 )
 MACROS = Correction(
     name="names of macros",
-    why="Slang adds numbers to names, which may become those of macros of math.h: M_PI_2.",
+    why="Slang appends numbers to names, which may then equal macros of math.h, such as M_PI_2.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("cpp", "cuda"),

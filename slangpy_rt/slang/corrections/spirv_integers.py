@@ -267,7 +267,7 @@ SPIRV_MAD = Correction(
 )
 SPIRV_ABS = Correction(
     name="abs of unsigned numbers in SPIR-V",
-    why="Slang writes SAbs, which takes large numbers for negative ones.",
+    why="Slang writes SAbs, which treats large unsigned integers as negative.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("spirv",),
@@ -293,7 +293,7 @@ SPIRV_LOWEST_BIT = Correction(
 )
 SPIRV_MATRICES = Correction(
     name="matrices of integers in SPIR-V",
-    why="Slang writes matrices of integers of 8, 16 and 64 bits, and SPIR-V has matrices of floats alone.",
+    why="Slang writes matrices of 8-, 16- and 64-bit integers; SPIR-V has floating-point matrices only.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("spirv",),
@@ -312,7 +312,7 @@ void canary(uniform int64_t *p)
 )
 SPIRV_BIT_FIELDS = Correction(
     name="bit fields in SPIR-V",
-    why="Slang writes bit field instructions of other than 32 bits, which Vulkan lacks; refused.",
+    why="Slang writes bit field instructions for 8, 16 and 64 bits, which Vulkan lacks; refused.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("spirv",),

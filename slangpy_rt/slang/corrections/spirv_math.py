@@ -280,7 +280,7 @@ def _narrowed_power(code: bytes) -> bool:
 _DEGREES = struct.unpack("<2I", struct.pack("<d", 57.295780181884766))
 SPIRV_DOUBLES = Correction(
     name="functions of double in SPIR-V",
-    why="Slang writes instructions of GLSL.std.450 for double, which has them for 16 and 32 bits alone.",
+    why="Slang writes GLSL.std.450 instructions for double that exist for 16 and 32 bits only.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("spirv",),
@@ -293,7 +293,7 @@ SPIRV_DOUBLES = Correction(
 )
 SPIRV_POWERS = Correction(
     name="exp2 of double in SPIR-V",
-    why="Slang computes exp2 of a double as that of a float.",
+    why="Slang computes exp2 of a double in float.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("spirv",),

@@ -63,7 +63,7 @@ def _unset(words: spirv.Words) -> bool:
 
 SPIRV_ZEROS = Correction(
     name="static variables in SPIR-V",
-    why="Static variables have no initial value, so that they begin as anything instead of zero.",
+    why="Static variables without an initial value are undefined instead of zero.",
     upstream="not reported",
     affects=("2026.12", "2026.14.1"),
     targets=("spirv",),

@@ -1,6 +1,6 @@
-"""Compiles the canaries of corrections, and tells which corrections a build of the compiler still needs.
+"""Compiles the canaries of corrections to decide which corrections a build of the compiler needs.
 
-Programs whose answers are numbers are run by a function of the caller, since nothing here compiles C++.
+No C++ is compiled here: the caller passes a function that runs canaries with numeric answers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEAD = '[shader("compute")] [numthreads(1, 1, 1)] '
 
 
 class Verdict(NamedTuple):
-    """What a canary shows of a correction with the present build of the compiler.
+    """The result of a correction's canary with the present build of the compiler.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class Verdict(NamedTuple):
     target : str
         One of its targets.
     state : str
-        ``"needed"``: the fault is there, and the correction repairs it. ``"obsolete"``: the compiler is right.
-        ``"does not match any more"``: the fault is there and stays, or the code is neither the wrong nor the right
-        one. ``"not tried"``: there is no C++ compiler to run the canary.
+        ``"needed"``: the compiler has the fault, and the correction repairs it. ``"obsolete"``: the compiler's answer
+        is right. ``"does not match any more"``: the correction does not repair the fault, or the answer is neither
+        the known wrong one nor the right one. ``"not tried"``: no C++ compiler can run the canary.
     """
 
     correction: Correction
