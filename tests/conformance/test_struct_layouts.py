@@ -16,7 +16,7 @@ from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.target import Caps
 from slangpy_rt.core.types import Field, SlangType
-from tests.depth import deep, every_device, one_device
+from tests.depth import deep, every_device, needs, one_device
 
 pytestmark = one_device
 
@@ -289,7 +289,7 @@ struct A { double x; float y; }
 struct B { float3 v; A a; }
 struct C { int16_t n; A pairs[2]; }
 struct InA { A a; float t; int8_t n; }
-struct InB { B b; float t; float2 u; }
+struct InB { B b; float t; float3 u; }
 struct InC { int8_t n; C c[2]; float t; bool on; }
 struct Last { float t; A a; }
 #define EACH(S)                                                                                              \
@@ -311,19 +311,19 @@ PADDED_B = np.dtype([("v", "f4", 3), ("a", PADDED_A)], align=True)
 PADDED_C = np.dtype([("n", "i2"), ("pairs", PADDED_A, 2)], align=True)
 PADDED_CASES: list[Any] = [
     ("InA", [("a", PADDED_A), ("t", "f4"), ("n", "i1")], True),
-    ("InB", [("b", PADDED_B), ("t", "f4"), ("u", "f4", 2)], True),
+    ("InB", [("b", PADDED_B), ("t", "f4"), ("u", "f4", 3)], True),
     ("InC", [("n", "i1"), ("c", PADDED_C, 2), ("t", "f4"), ("on", "?")], True),
     ("Last", [("t", "f4"), ("a", PADDED_A)], False),
 ]
 
 
+@needs("double", "int8_t", "int16_t")
 @every_device
 @pytest.mark.parametrize(("name", "fields", "refused"), PADDED_CASES)
 def test_padding_at_the_end_of_nested_structs(
-    device: spy.Device, requires: Any, name: str, fields: list[Any], refused: bool
+    device: spy.Device, name: str, fields: list[Any], refused: bool
 ) -> None:
     """Whole arrays hold the fields where NumPy has them, or their functions are refused."""
-    requires("double", "int8_t", "int16_t")
     pointers = "pointers" in device.caps.features
     defines = {"HAS_POINTERS": 1} if pointers else {}
     module: Any = spy.Module.load_from_source(device, "test_padded", PADDED, defines=defines)
