@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from slangpy_rt.arguments.bind_texture import bind_resource
 from slangpy_rt.arguments.texture_packers import TexturePacker
 from slangpy_rt.arguments.texture_samplers import pair_samplers
 from slangpy_rt.backends.cpu.backend import CpuBackend
+from slangpy_rt.backends.cpu.compile import find_compiler
 from slangpy_rt.backends.cuda.backend import CudaBackend
 from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version
 from slangpy_rt.backends.images import ImageDesc, SamplerDesc
@@ -164,11 +164,11 @@ int main()
 
 
 def run_on_host(folder: Path, first: int, second: int) -> list[list[float]]:
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
+    command = find_compiler()
+    if command is None:
         pytest.skip("no C++ compiler for the host")
     (folder / "host.cpp").write_text(HOST.replace("FIRST", str(first)).replace("SECOND", str(second)))
-    subprocess.run([compiler, "-std=c++17", f"-I{SHADERS}", "host.cpp", "-o", "host"], cwd=folder, check=True)
+    subprocess.run([*command, "-std=c++17", f"-I{SHADERS}", "host.cpp", "-o", "host"], cwd=folder, check=True)
     text = subprocess.run([folder / "host"], check=True, capture_output=True, text=True).stdout
     return [[float(x) for x in line.split()] for line in text.splitlines()]
 
