@@ -1,4 +1,4 @@
-"""The macros of Slang text that form statements or declarations, and the edits that put what they form in their place.
+"""The macros of Slang text that form statements or declarations, and edits that put these in the place of their uses.
 
 The preprocessor is not run: a macro of several definitions, or with an ``#undef``, is left to the compiler, and so
 are those that form no statement, no declaration and no element of an array.

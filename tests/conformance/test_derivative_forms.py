@@ -228,9 +228,10 @@ def test_functions_with_both_derivatives(device: spy.Device, form: str) -> None:
     ("macro", "use", "right"),
     [
         ("M(N) [TreatAsDifferentiable] float N(float x) { return x * x; }", "M(g) M(h)", True),
-        ("M(N) [TreatAsDifferentiable] float N", "M(g)(float x) { return x * x; }", False),
-        ("A [TreatAsDifferentiable]", "A float g(float x) { return x * x; }", False),
-        ("A TreatAsDifferentiable", "[A] float g(float x) { return x * x; }", False),
+        ("M(N) [TreatAsDifferentiable] float N", "M(g)(float x) { return x * x; }", True),
+        ("A [TreatAsDifferentiable]", "A float g(float x) { return x * x; }", True),
+        ("A TreatAsDifferentiable", "[A] float g(float x) { return x * x; }", True),
+        ("A\n#undef A\n#define A [TreatAsDifferentiable]", "A float g(float x) { return x * x; }", False),
     ],
 )
 def test_treated_functions_of_macros(device: spy.Device, macro: str, use: str, right: bool) -> None:

@@ -73,8 +73,8 @@ def rebinding_edits(text: str, others: Iterable[str] = ()) -> list[tuple[int, in
     text : str
         The text of a file.
     others : iterable of str
-        Texts of other files, whose functions with ``out`` and ``inout`` parameters, structs, macros and names of types
-        the text may use.
+        Texts of other files, whose functions with ``out`` and ``inout`` parameters, structs, macros and names of
+        types the text may use.
 
     Returns
     -------
