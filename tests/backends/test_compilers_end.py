@@ -34,7 +34,9 @@ template <class T> struct A<0, T> { static const int value = 1; };
 extern "C" __global__ void kernel(float *x) { x[0] = A<30, Zero>::value; }
 """
 # A library of DXC that is never done.
-ENDLESS_DXC = 'extern "C" long DxcCreateInstance(void *, void *, void **) { for (volatile unsigned k = 0;; k = k + 1) {} }'
+ENDLESS_DXC = (
+    'extern "C" long DxcCreateInstance(void *, void *, void **) { for (volatile unsigned k = 0;; k = k + 1) {} }'
+)
 # A compiler that starts another program and waits for it: both write down their numbers.
 STUCK = """#!/bin/sh
 echo $$ >>{log}

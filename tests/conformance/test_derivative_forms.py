@@ -227,10 +227,18 @@ def test_functions_with_both_derivatives(device: spy.Device, form: str) -> None:
 @pytest.mark.parametrize(
     ("macro", "use"),
     [
+<<<<<<< HEAD
         ("M(N) [TreatAsDifferentiable] float N(float x) { return x * x; }", "M(g) M(h)"),
         ("M(N) [TreatAsDifferentiable] float N", "M(g)(float x) { return x * x; }"),
         ("A [TreatAsDifferentiable]", "A float g(float x) { return x * x; }"),
         ("A TreatAsDifferentiable", "[A] float g(float x) { return x * x; }"),
+=======
+        ("M(N) [TreatAsDifferentiable] float N(float x) { return x * x; }", "M(g) M(h)", True),
+        ("M(N) [TreatAsDifferentiable] float N", "M(g)(float x) { return x * x; }", True),
+        ("A [TreatAsDifferentiable]", "A float g(float x) { return x * x; }", True),
+        ("A TreatAsDifferentiable", "[A] float g(float x) { return x * x; }", True),
+        ("A\n#undef A\n#define A [TreatAsDifferentiable]", "A float g(float x) { return x * x; }", False),
+>>>>>>> h1
     ],
 )
 def test_treated_functions_of_macros(device: spy.Device, macro: str, use: str) -> None:

@@ -172,11 +172,11 @@ def test_no_cpp_compiler_when_compiling(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_cpp_compiler_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = dataclasses.replace(CONFIG, cxx="/nonexistent/c++")
+    asked = dataclasses.replace(CONFIG, cxx=f"{NOWHERE}/c++")
     monkeypatch.setattr(compiling, "CONFIG", asked)
     monkeypatch.setattr(cpu, "CONFIG", asked)
     assert refused(spy.UnsupportedError, lambda: spy.Device("cpu")) == (
-        "Device: no cpu device can be opened here: environment variable SLANGPY_RT_CXX='/nonexistent/c++': no such "
+        f"Device: no cpu device can be opened here: environment variable SLANGPY_RT_CXX={asked.cxx!r}: no such "
         "C++ compiler was found."
     )
 
