@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """The macros of Slang text that form statements or declarations, and the edits that replace them by what they form.
-=======
-"""The macros of Slang text that form statements or declarations, and edits that put these in the place of their uses.
->>>>>>> h1
 
 The preprocessor is not run: a macro of several definitions, with an ``#undef``, or under an ``#if`` that is no
 include guard, is left to the compiler, and so are those that form no statement, no declaration and no element of an

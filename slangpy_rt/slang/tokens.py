@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 # ``>`` stands alone, because ``vector<vector<float, 2>>`` closes two brackets.
@@ -38,19 +39,28 @@ class Token(NamedTuple):
 
 def tokens(text: str, start: int = 0, end: int | None = None) -> list[Token]:
     """Return the tokens of a part of a text; comments, white space and directives are left out."""
+    return list(_tokens(text, start, len(text) if end is None else end))
+
+
+# Several readers take the tokens of a text, one after another.
+@lru_cache(maxsize=32)
+def _tokens(text: str, start: int, end: int) -> tuple[Token, ...]:
     found = []
-    for match in _TOKEN.finditer(text, start, len(text) if end is None else end):
+    for match in _TOKEN.finditer(text, start, end):
         kind = match.lastgroup or ""
         if kind not in ("space", "directive"):
             found.append(Token(match[0], match.start(), kind))
-    return found
+    return tuple(found)
 
 
 def directives(text: str) -> Iterator[tuple[int, int]]:
     """Yield the offsets of the preprocessor's directives."""
-    for match in _TOKEN.finditer(text) if "#" in text else ():
-        if match.lastgroup == "directive":
-            yield match.span()
+    yield from _directives(text) if "#" in text else ()
+
+
+@lru_cache(maxsize=32)
+def _directives(text: str) -> tuple[tuple[int, int], ...]:
+    return tuple([match.span() for match in _TOKEN.finditer(text) if match.lastgroup == "directive"])
 
 
 def macro_bodies(text: str) -> Iterator[tuple[int, int]]:

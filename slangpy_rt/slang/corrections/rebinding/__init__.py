@@ -68,23 +68,18 @@ def rebound(text: str, others: Iterable[str] = ()) -> str:
 def rebinding_edits(text: str, others: Iterable[str] = ()) -> list[tuple[int, int, str]]:
     """Return edits that insert the statements that differentiable functions need, and the functions that these call.
 
-        Parameters
-        ----------
-        text : str
-            The text of a file.
-        others : iterable of str
-    <<<<<<< HEAD
-            Texts of other files, of which the text may use functions with ``out`` and ``inout`` parameters, structs,
-            macros and names of types.
-    =======
-            Texts of other files, whose functions with ``out`` and ``inout`` parameters, structs, macros and names of
-            types the text may use.
-    >>>>>>> h1
+    Parameters
+    ----------
+    text : str
+        The text of a file.
+    others : iterable of str
+        Texts of other files, of which the text may use functions with ``out`` and ``inout`` parameters, structs,
+        macros and names of types.
 
-        Returns
-        -------
-        list of (int, int, str)
-            The first and the last offset of each replaced part, and the new text.
+    Returns
+    -------
+    list of (int, int, str)
+        The first and the last offset of each replaced part, and the new text.
     """
     near = tuple(others)
     if "ifferentiable" not in text and not any("ifferentiable" in other for other in near):
