@@ -194,7 +194,15 @@ class _Builder:
         for number, label in zip(rest[::2], rest[1::2], strict=True):
             numbers.setdefault(label, []).append(number)
         numbers.setdefault(default, []).append(None)
-        order = self._case_order([label for label in numbers if label != merge], merge)
+        labels = [label for label in numbers if label != merge]
+        join = self._join(labels, merge)
+        if join is not None:
+            # Optimizers let cases share their last blocks: then the switch ends there, and a scope around has the rest.
+            self.targets.append(merge)
+            rest_of_cases = (self._switch(end, join), *self.sequence(join, merge))
+            self.targets.pop()
+            return Switch(merge, 0, (Case((None,), _trimmed(rest_of_cases, merge), False),))
+        order = self._case_order(labels, merge)
         self.targets.append(merge)
         cases = []
         for label, after in zip(order, [*order[1:], merge], strict=True):
@@ -203,6 +211,35 @@ class _Builder:
             cases.append(Case(tuple(numbers[label]), body if through else _trimmed(body, merge), through))
         self.targets.pop()
         return Switch(merge, selector if rest else 0, tuple(cases))
+
+    def _join(self, labels: list[int], merge: int) -> int | None:
+        """Return a block before the end of a switch to which several cases come without running into each other."""
+        seen: dict[int, int] = {}
+        found: list[int] = []
+        for label in labels:
+            for block in self._reached(label, {merge, *self.targets, *labels} - {label}):
+                if seen.setdefault(block, label) != label and block not in labels:
+                    found.append(block)
+        for block in found:
+            others = set(found) - {block}
+            if not any(block in self._reached(other, {merge, *self.targets}) for other in others):
+                return block
+        return None
+
+    def _reached(self, start: int, stops: set[int]) -> list[int]:
+        """Return the blocks from one on, without those behind `stops` and without these."""
+        found, wanted = [], [start]
+        while wanted:
+            label = wanted.pop()
+            if label in found or label in stops:
+                continue
+            found.append(label)
+            wanted += self._successors(label)
+        return found
+
+    def _successors(self, label: int) -> tuple[int, ...]:
+        end, name = self.blocks[label].end.operands, OPERATIONS[self.blocks[label].end.op].name
+        return {"Branch": end[:1], "BranchConditional": end[1:3], "Switch": end[1::2]}.get(name, ())
 
     def _case_order(self, labels: list[int], merge: int) -> list[int]:
         """Return the cases in an order in which each case that runs into another one stands before it."""
@@ -217,17 +254,15 @@ class _Builder:
         return order
 
     def _runs_into(self, start: int, others: set[int], merge: int) -> int | None:
+        """Return the case that another one runs into."""
         seen, wanted = {merge, *self.targets}, [start]
         while wanted:
             label = wanted.pop()
             if label in others:
                 return label
-            if label in seen:
-                continue
-            seen.add(label)
-            block = self.blocks[label]
-            end, name = block.end.operands, OPERATIONS[block.end.op].name
-            wanted += {"Branch": end[:1], "BranchConditional": end[1:3], "Switch": end[1::2]}.get(name, ())
+            if label not in seen:
+                seen.add(label)
+                wanted += self._successors(label)
         return None
 
 
