@@ -89,6 +89,8 @@ class Thread:
 
     def _value(self, name: str, one: Instruction, values: list[Any]) -> Any:
         ids = one.operands
+        if self.module.types[one.type].bits not in (0, 32):
+            raise KeyError(f"{name} of {self.module.types[one.type].bits} bits")
         if name in _BINARY:
             return _BINARY[name](*values) & _MASK
         if name in _COMPARED:
@@ -118,8 +120,6 @@ class Thread:
                 return values[1] if values[0] else values[2]
             case "Bitcast" | "CopyObject" | "UConvert":
                 return values[0]
-            case "SConvert":
-                return signed(values[0])
         raise KeyError(name)
 
     def _used(self, id_: int) -> Any:

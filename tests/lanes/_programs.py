@@ -55,7 +55,8 @@ class Program:
         if self.random.random() < 0.5:
             self.function = True
             body = self._block(Place(together=False, jumps=("return v0;",)), 3)
-            helper = f"uint helper(uint v0, uint v1, uint n)\n{{\nuint v2 = v0, v3 = 1, u0 = n, u1 = 3;\n{_ARRAY}\n{body}\nreturn v2 ^ v3;\n}}\n"
+            head = f"uint helper(uint v0, uint v1, uint n)\n{{\nuint v2 = v0, v3 = 1, u0 = n, u1 = 3;\n{_ARRAY}"
+            helper = f"{head}\n{body}\nreturn v2 ^ v3;\n}}\n"
             self.function, self.calls = False, True
         self.parted = [False]
         body = self._block(Place(), 7)
@@ -82,7 +83,7 @@ data[thread.x] = v0 ^ v1 * 3 ^ v2 * 5 ^ v3 * 7 ^ u0 * 11 ^ u1 ^ array[0] ^ array
     def _value(self, uniform: bool = False) -> str:
         pick = self.random.random()
         if pick < 0.3:
-            return str(self.random.choice((0, 1, 2, 3, 5, 31, 4294967295)))
+            return f"{self.random.choice((0, 1, 2, 3, 5, 31, 4294967295))}u"
         name = self.random.choice(_UNIFORM if uniform or pick < 0.4 else _VARYING)
         if not uniform and pick > 0.9:
             return f"array[{self._value()} & 3]"
