@@ -213,16 +213,19 @@ class _Builder:
         return Switch(merge, selector if rest else 0, tuple(cases))
 
     def _join(self, labels: list[int], merge: int) -> int | None:
-        """Return a block before the end of a switch to which several cases come without running into each other."""
-        seen: dict[int, int] = {}
-        found: list[int] = []
+        """Return the last block before the end of a switch in which cases meet that do not run into each other."""
+        stops = {merge, *self.targets}
+        cases: dict[int, set[int]] = {}
         for label in labels:
-            for block in self._reached(label, {merge, *self.targets, *labels} - {label}):
-                if seen.setdefault(block, label) != label and block not in labels:
-                    found.append(block)
-        for block in found:
-            others = set(found) - {block}
-            if not any(block in self._reached(other, {merge, *self.targets}) for other in others):
+            for block in self._reached(label, {*stops, *labels} - {label}):
+                cases.setdefault(block, set()).add(label)
+        meets = set()
+        for block in cases:
+            for after in self._successors(block):
+                if after in cases and after not in labels and cases[after] > cases[block]:
+                    meets.add(after)
+        for block in meets:
+            if not meets.intersection(self._reached(block, stops)) - {block}:
                 return block
         return None
 
