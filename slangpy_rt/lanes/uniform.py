@@ -122,9 +122,10 @@ class Facts:
             region = region.with_target(node.key)
         if node.key not in self.divergent:
             return [region] * len(node.sides)
-        waits, found = after[node.key], []
+        # Lanes wait behind the construct, at the sides that run later, and where those of earlier sides have gone.
+        waits, gone, found = after[node.key], self.waiting(self.leaks.get(node.key, frozenset())), []
         for k in reversed(range(len(node.sides))):
-            found.append(region.divided(waits))
+            found.append(region.divided(waits | (gone if k else 0)))
             waits |= start[node.key, k]
         return found[::-1]
 
@@ -172,15 +173,18 @@ class _Analysis:
         return leaks
 
     def _construct(self, node: Construct, region: Region) -> frozenset[int]:
-        leaks: frozenset[int] = frozenset()
-        for side, inner in zip(node.sides, self.facts.sides(node, region), strict=True):
-            leaks |= self.sequence(side, inner)
+        parts = [
+            self.sequence(side, inner) for side, inner in zip(node.sides, self.facts.sides(node, region), strict=True)
+        ]
+        leaks = frozenset[int]().union(*parts)
         if isinstance(node, Loop):
             leaks -= {node.again}
             divides = bool(leaks)
             leaks -= {node.key}
         elif isinstance(node, Switch):
-            divides = bool(node.selector) and not self._of(node.selector).uniform
+            # Also if some lanes leave a case and the others run into the next one.
+            parted = any(case.falls and part for case, part in zip(node.cases, parts, strict=True))
+            divides = parted or bool(node.selector) and not self._of(node.selector).uniform
             leaks -= {node.key}
         else:
             divides = not self._of(node.condition).uniform

@@ -351,7 +351,7 @@ class Writer:
             hit: str | None = None
             for k in case.numbers:
                 if k is not None:
-                    same = n.compare("icmp eq", value, number(value.type, k)).text
+                    same = text.vector(n.compare("icmp eq", value, number(value.type, k)))
                     hit = same if hit is None else text.let(f"or {self.mask_type} {hit}, {same}")
             if hit is not None:
                 rest = text.both(rest, text.inverse(hit))

@@ -20,6 +20,12 @@ def test_random_programs(seed: int) -> None:
     check(seed)
 
 
+@pytest.mark.parametrize("seed", [45, 380, 521, 596])
+def test_programs_that_found_faults(seed: int) -> None:
+    """Cases with shared last blocks; leaves from earlier cases, and from cases that run into the next one."""
+    check(seed)
+
+
 def check(seed: int) -> None:
     """Compare one program's results; the program is in the message."""
     program = Program(seed)
