@@ -1,6 +1,6 @@
 // Textures and samplers of the CPU: what Slang's C++ calls Texture2D, RWTexture2D and so on, over plain memory.
 // slang/cpp_textures.py puts this text behind Slang's prelude in kernels that use textures. backends/cpu/images.py
-// writes the records. Reads outside of an image give zeros, writes outside of it do nothing.
+// writes the records. _spy_half.hpp comes before it. Reads outside of an image give zeros, writes outside of it do nothing.
 
 typedef float _spy_Color __attribute__((vector_size(16)));
 typedef uint32_t _spy_Whole __attribute__((vector_size(16)));
@@ -38,23 +38,6 @@ struct _spy_SamplerState
     const _spy_Sampler* record = &_spy_no_sampler;
 };
 
-inline float _spy_halfAsFloat(uint32_t bits)
-{
-    uint32_t size = bits << 13 & 0x0fffe000, exponent = size & 0x0f800000;
-    uint32_t normal = size + (exponent == 0x0f800000 ? 0x70000000 : 0x38000000);
-    uint32_t small = _bitCastFloatToUInt(_bitCastUIntToFloat(size + 0x38800000) - 0x1p-14f);
-    return _bitCastUIntToFloat((exponent == 0 ? small : normal) | (bits & 0x8000) << 16);
-}
-inline uint32_t _spy_floatAsHalf(float x)
-{
-    uint32_t bits = _bitCastFloatToUInt(x), size = bits & 0x7fffffff;
-    uint32_t small = _bitCastFloatToUInt(_bitCastUIntToFloat(size) + 0.5f) - 0x3f000000;
-    uint32_t normal = (size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13;
-    uint32_t found = size < 0x38800000 ? small : normal;
-    found = size >= 0x477ff000 ? 0x7c00 : found;
-    found = size > 0x7f800000 ? 0x7e00 : found;
-    return found | (bits >> 16 & 0x8000);
-}
 #define _SPY_INLINE inline __attribute__((always_inline))
 
 // A texel as it is blended: of unorm by 255 too large. FOUR says that it has four channels.
@@ -98,7 +81,7 @@ template<int KIND, bool FOUR> _SPY_INLINE _spy_Color _spy_texel(const _spy_Image
         c = (_spy_Color)__builtin_ia32_vcvtph2ps((Eight)Two{bits, 0});
 #else
         for (int k = 0; k < 4; ++k)
-            c[k] = _spy_halfAsFloat(uint32_t(bits >> 16 * k & 0xffff));
+            c[k] = _spy_f16tof32(uint32_t(bits >> 16 * k & 0xffff));
 #endif
     }
     else if (KIND == 0 && FOUR)
@@ -452,7 +435,7 @@ template<typename S> struct _spy_Channels
         {
             uint16_t bits[4];
             for (int k = 0; k < 4; ++k)
-                bits[k] = uint16_t(_spy_floatAsHalf(c[k]));
+                bits[k] = uint16_t(_spy_f32tof16(c[k]));
             part(at, bits, image->channels, 2);
         }
         else if (image->kind == 0)

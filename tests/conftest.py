@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,13 +30,14 @@ for _name in ("SLANGPY_RT_DEVICE", "SLANGPY_RT_OVERRIDE", "SLANGPY_RT_DEBUG", "S
 import slangpy_rt as spy  # noqa: E402
 from slangpy_rt.backends.extras import MappedMemory  # noqa: E402
 from slangpy_rt.core.memory import give_back_freed  # noqa: E402
-from tests.depth import MARKERS, is_deep, mark_left_out, part_of, read_part  # noqa: E402
+from tests.depth import MARKERS, is_deep, mark_left_out, needs_of, part_of, read_part  # noqa: E402
 from tests.dxc import Dxc  # noqa: E402
 from tests.processes import fitting, free_memory  # noqa: E402
 
 # (backend, capability) -> why it will never be there. A gap without an entry fails.
 UNSUPPORTED = {
     ("cpu", "groups"): "a range kernel has no thread groups",
+    ("cpu", "shared memory"): "kernels work on host arrays in place",
     (
         "cuda",
         "int8_t vectors",
@@ -77,6 +78,21 @@ UNSUPPORTED |= {
     ("cuda", "sizes of levels"): "Slang's CUDA leaves the level of GetDimensions out, and the number of levels",
     ("cuda", "writes of narrow channels"): "Slang's CUDA writes 16 bytes a texel whatever the format is",
 }
+for _name in ("cuda", "d3d12", "vulkan", "rhi-cuda", "rhi-d3d12", "rhi-vulkan", "rhi-vulkan-handles"):
+    UNSUPPORTED |= {
+        (_name, "ranges"): "its kernels are entered by thread groups",
+        (_name, "C++"): "its kernels are no C++ text",
+    }
+for _name in ("cpu", "cuda", "d3d12", "example", "rhi-cuda", "rhi-d3d12"):
+    UNSUPPORTED[_name, "SPIR-V"] = "its kernels are text in another language"
+for _name in ("rhi-cuda", "rhi-d3d12", "rhi-vulkan", "rhi-vulkan-handles"):
+    UNSUPPORTED[_name, "corrected code"] = "slang-rhi compiles by itself, and nothing but the text can be changed"
+for _name in ("d3d12", "rhi-d3d12", "rhi-vulkan", "rhi-vulkan-handles"):
+    UNSUPPORTED[_name, "functions of doubles"] = "refused, as test_what_cannot_be_replaced_is_refused shows"
+for _name in ("cpu", "cuda", "example", "rhi-cuda", "rhi-vulkan", "vulkan"):
+    UNSUPPORTED[_name, "no pointers"] = "it has pointers"
+for _name in ("cuda", "d3d12", "rhi-cuda", "rhi-d3d12", "rhi-vulkan", "rhi-vulkan-handles", "vulkan"):
+    UNSUPPORTED[_name, "zero_copy"] = "it does not work in host memory"
 UNSUPPORTED["d3d12", "cooperative_matrix"] = "shader model 6.6 has no products of matrices"
 for _scalar in ("half", "double", "int16_t", "uint16_t"):
     UNSUPPORTED["d3d12", _scalar] = "D3D12 leaves this type to the GPU; vkd3d-proton keeps it from Mesa's lavapipe"
@@ -86,7 +102,6 @@ UNSUPPORTED["rhi-vulkan-handles", "large derivatives"] = (
     "Mesa's llvmpipe compiles a derivative of three hidden layers for one to two minutes without pointers"
 )
 
-Requires = Callable[..., None]
 # Bytes of a process of tests, beyond which it gives memory back.
 _MUCH = 3 << 30
 # torch warns of its own names where a test walks all objects. Of a build of the compiler that was not tested,
@@ -187,7 +202,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes long, unless it was asked for by ``--deep`` or by its own name, or keep a part of it."""
-    mark_left_out(items, _chosen(config))
+    mark_left_out(items, chosen(config), lacks)
     if config.getoption("--deep-part"):
         part, parts = read_part(config.getoption("--deep-part"))
         kept = [i for i in items if _is_of_deep_run(i) and part_of(i.nodeid, parts) == part]
@@ -225,7 +240,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend_name" in metafunc.fixturenames:
-        metafunc.parametrize("backend_name", _chosen(metafunc.config), scope="session")
+        metafunc.parametrize("backend_name", chosen(metafunc.config), scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -286,38 +301,54 @@ def internal_names() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def requires(device: spy.Device) -> Requires:
-    """``requires("half", "double")`` skips the test on a backend that is known never to have them."""
+@pytest.fixture(autouse=True)
+def _needed(request: pytest.FixtureRequest) -> None:
+    """Skip a case on a device that is known never to have what ``needs`` says."""
+    names = needs_of(request.node)
+    if not names:
+        return
+    device: spy.Device = request.getfixturevalue("device")
+    for capability in names:
+        if capability not in _capabilities(device):
+            reason = UNSUPPORTED.get((device.name, capability))
+            if reason is None:
+                pytest.fail(f"{device.name} has no '{capability}', and UNSUPPORTED gives no reason for it")
+            pytest.skip(f"{device.name}: {reason}")
 
-    def check(*capabilities: str) -> None:
-        has = device.caps.scalars | device.caps.features
-        # Thread groups follow from how kernels are entered, not from what a device reports.
-        if device.backend.target.entry != "range":
-            has |= {"groups"}
-        if device.backend.target.format != "cuda":
-            has |= {"int8_t vectors"}
-        if isinstance(device.backend, MappedMemory):
-            has |= {"shared memory"}
-        if device.name != "rhi-vulkan-handles" or "llvmpipe" not in device.info:
-            has |= {"large derivatives"}
-        if not device.name.endswith("d3d12"):
-            has |= {"roots of doubles", "samples of whole numbers"}
-        if not device.name.startswith("rhi-"):
-            has |= {"textures with samplers", "levels apart"}
-        if device.backend.target.format != "cuda":
-            has |= {"loads of lines", "offsets of texels", "sizes of levels", "writes of narrow channels"}
-        # Mesa's driver defines what Vulkan leaves open.
-        if not device.name.startswith("rhi-vulkan") or "llvmpipe" in device.info:
-            has |= {"negative remainders"}
-        for capability in capabilities:
-            if capability not in has:
-                reason = UNSUPPORTED.get((device.name, capability))
-                if reason is None:
-                    pytest.fail(f"{device.name} has no '{capability}', and UNSUPPORTED gives no reason for it")
-                pytest.skip(f"{device.name}: {reason}")
 
-    return check
+def _capabilities(device: spy.Device) -> frozenset[str]:
+    has = device.caps.scalars | device.caps.features
+    # Thread groups follow from how kernels are entered, not from what a device reports.
+    has |= {"ranges"} if device.backend.target.entry == "range" else {"groups"}
+    target = device.backend.target
+    has |= {name for name, format in (("C++", "cpp"), ("SPIR-V", "spirv")) if target.format == format}
+    if "pointers" not in has:
+        has |= {"no pointers"}
+    if not target.program:
+        has |= {"corrected code"}
+    if target.format == "cuda" or (target.format != "hlsl" and not target.program):
+        has |= {"functions of doubles"}
+    if target.format != "cuda":
+        has |= {"int8_t vectors"}
+    if isinstance(device.backend, MappedMemory):
+        has |= {"shared memory"}
+    if device.name != "rhi-vulkan-handles" or "llvmpipe" not in device.info:
+        has |= {"large derivatives"}
+    if not device.name.endswith("d3d12"):
+        has |= {"roots of doubles", "samples of whole numbers"}
+    if not device.name.startswith("rhi-"):
+        has |= {"textures with samplers", "levels apart"}
+    if device.backend.target.format != "cuda":
+        has |= {"loads of lines", "offsets of texels", "sizes of levels", "writes of narrow channels"}
+    # Mesa's driver defines what Vulkan leaves open.
+    if not device.name.startswith("rhi-vulkan") or "llvmpipe" in device.info:
+        has |= {"negative remainders"}
+    return frozenset(has)
+
+
+def lacks(backend: str, capability: str) -> bool:
+    """Tell whether the table of gaps has a capability of a device: a run has such cases on another device."""
+    return (backend, capability) in UNSUPPORTED
 
 
 def _resident() -> int:
@@ -328,7 +359,8 @@ def _resident() -> int:
         return 0
 
 
-def _chosen(config: pytest.Config) -> list[str]:
+def chosen(config: pytest.Config) -> list[str]:
+    """The names of a run's devices."""
     asked: list[str] = config.getoption("--backend")
     return asked or _tested()
 

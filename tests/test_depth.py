@@ -6,13 +6,28 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Container
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.depth import MANY, PARTS, deep, every_device, mark_left_out, one_device, part_of, read_part, sampled
+from tests.conftest import chosen, lacks
+from tests.depth import (
+    MANY,
+    PARTS,
+    deep,
+    every_device,
+    is_deep,
+    mark_left_out,
+    needs,
+    needs_of,
+    one_device,
+    part_of,
+    read_part,
+    sampled,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 BACKENDS = ["vulkan", "cpu"]
@@ -30,19 +45,24 @@ class Item:
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
         return next((mark for mark in self._marks if mark.name == name), None)
 
-    def iter_markers(self) -> list[pytest.Mark]:
-        return self._marks
+    def iter_markers(self, name: str | None = None) -> list[pytest.Mark]:
+        return [mark for mark in self._marks if name is None or mark.name == name]
 
     def add_marker(self, marker: pytest.MarkDecorator) -> None:
         self._marks.append(marker.mark)
 
 
 def kept(
-    *marks: pytest.MarkDecorator, name: str = "test_it", count: int = 1, backends: Any = BACKENDS, run: Any = BACKENDS
+    *marks: pytest.MarkDecorator,
+    name: str = "test_it",
+    count: int = 1,
+    backends: Any = BACKENDS,
+    run: Any = BACKENDS,
+    lacking: Container[tuple[str, str]] = (),
 ) -> Any:
-    """The cases that the default run keeps, by device; ``run`` has the devices of the run."""
+    """The cases that the default run keeps, by device; ``run`` has the devices, ``lacking`` what they lack."""
     items = [Item(name, case, backend, marks) for backend in backends for case in range(count)]
-    mark_left_out(items, run)  # type: ignore[arg-type]
+    mark_left_out(items, run, lambda backend, capability: (backend, capability) in lacking)  # type: ignore[arg-type]
     return {
         backend: [i.case for i in items if i.backend == backend and i.get_closest_marker("deep") is None]
         for backend in backends
@@ -118,6 +138,61 @@ def test_cases_that_are_deep_anyway_are_not_counted() -> None:
     items[0].add_marker(pytest.mark.deep)
     mark_left_out(items, BACKENDS)  # type: ignore[arg-type]
     assert [i.case for i in items if i.get_closest_marker("deep") is None] in ([1, 3], [2])
+
+
+RUN = ["cpu", "vulkan", "rhi-vulkan"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_a_case_is_on_a_device_that_has_what_it_needs(count: int) -> None:
+    for k in range(40):
+        options: Any = {"name": f"test_{k}", "count": count, "backends": RUN, "run": RUN}
+        found = kept(needs("groups"), **options, lacking={("cpu", "groups")})
+        assert not found["cpu"]
+        # As many cases, on the other devices; where one device is left, on that one.
+        assert sum(map(len, found.values())) == sum(map(len, kept(**options).values()))
+        found = kept(needs("x"), **options, lacking={("cpu", "x"), ("vulkan", "x")})
+        assert not found["cpu"] and not found["vulkan"] and found["rhi-vulkan"]
+        # No device has it, and no device lacks it: as without a mark.
+        for lacking in ({(name, "x") for name in RUN}, set()):
+            assert kept(needs("x"), **options, lacking=lacking) == kept(**options)
+
+
+def test_sampled_cases_too() -> None:
+    for k in range(20):
+        options: Any = {"name": f"test_{k}", "backends": RUN, "run": RUN, "lacking": {("cpu", "groups")}}
+        assert kept(sampled(1), needs("groups"), count=3, **options) == {
+            "cpu": [], "vulkan": [0, 1, 2], "rhi-vulkan": [0, 1, 2]
+        }  # fmt: skip
+        found = kept(sampled(3), needs("groups"), count=6, **options)
+        assert not found["cpu"] and sum(map(len, found.values())) == 4
+
+
+def test_what_a_case_needs_may_follow_from_its_parameters() -> None:
+    marks = needs("{case}", lambda case: ["groups"] if case["case"] == 2 else []), needs("half")
+    assert [needs_of(Item("test_it", k, "cpu", marks)) for k in (1, 2)] == [  # type: ignore[arg-type]
+        ("1", "half"), ("2", "groups", "half")
+    ]  # fmt: skip
+    assert needs_of(Item("test_it", 2, "", marks)) == ()  # type: ignore[arg-type]
+    for k in range(20):
+        lacking = {("cpu", "groups")}
+        found = kept(every_device, *marks, name=f"test_{k}", count=3, backends=RUN, run=RUN, lacking=lacking)
+        assert found == {"cpu": [0, 1], "vulkan": [0, 1, 2], "rhi-vulkan": [0, 1, 2]}
+
+
+def test_no_case_of_this_run_is_on_a_device_that_lacks_what_it_needs(request: pytest.FixtureRequest) -> None:
+    """Of all cases that were collected, unless no device of the run has it."""
+    if is_deep(request.config):
+        pytest.skip("a run of everything has each case on each device")
+    backends, found = chosen(request.config), []
+    for item in request.session.items:
+        # Not the marks of a module, some of whose tests have no device.
+        if any(mark.name == "needs" for mark in item.own_markers):
+            assert hasattr(item, "callspec") and "backend_name" in item.callspec.params, item.nodeid
+        names = needs_of(item)
+        if names and any(lacks(item.callspec.params["backend_name"], name) for name in names):  # type: ignore[attr-defined]
+            found += [item.nodeid] * any(not any(lacks(other, name) for name in names) for other in backends)
+    assert found == []
 
 
 def test_every_test_is_in_exactly_one_part() -> None:

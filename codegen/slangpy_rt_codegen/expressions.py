@@ -26,11 +26,29 @@ def index_of(spec: CallSpec, element: str = "_spy_i") -> str:
 
 def address_of(spec: CallSpec, o: Operand) -> str:
     """Return the address of an element's value."""
+    first = _first_of(spec, o)
     if o.mode == "linear":
-        return f"_spy_offset(_spy_call.v_{o.name}, {_times(o.count, '_spy_i')})"
+        return f"_spy_offset({first}, {_times(o.count, '_spy_i')})"
     if o.mode == "strided":
-        return f"_spy_address(_spy_call.v_{o.name}, _spy_index, _spy_call.stride_{o.name})"
-    return f"_spy_call.v_{o.name}"
+        return f"_spy_address({first}, _spy_index, _spy_call.stride_{o.name})"
+    return first
+
+
+def _first_of(spec: CallSpec, o: Operand) -> str:
+    """Return the address of an array, or of the copy of a gradient that an element adds to."""
+    if not o.copied or len(spec.group) > 1:
+        return first_of_group(o)
+    return copy_of(o, "_spy_i")
+
+
+def first_of_group(o: Operand) -> str:
+    """Return the address of an array, or of the copy of a gradient that a group has chosen."""
+    return f"_spy_call.{'copies' if o.copied else 'v'}_{o.name}"
+
+
+def copy_of(o: Operand, element: str) -> str:
+    """Return the address of the copy of a gradient that elements from a number on add to."""
+    return f"_spy_copyOf(_spy_call.copies_{o.name}, {element}, _spy_call.shift_{o.name}, _spy_call.apart_{o.name})"
 
 
 def pointer_to(spec: CallSpec, scalar: str) -> str:
@@ -60,7 +78,7 @@ def element_load(spec: CallSpec, o: Operand) -> str:
         texel = f"(*_spy_call.v_{o.name})[{o.code}]"
         return texel if o.type == _texel_type(o) else f"{o.type}({texel})"
     if o.mode == "tensor":
-        data = _walked(o, bool(o.step))
+        data = _walked(o, bool(o.step), f"_spy_call.v_{o.name}")
         gradients = "".join(f", {_gradient_of(spec, o, g)}" for g in _tensor_gradients(o))
         return f"{o.type}({_bits(spec, data)}, _spy_call.shape_{o.name}, _spy_call.stride_{o.name}{gradients})"
     struct = _struct_of(spec, o)
@@ -81,16 +99,12 @@ def _tensor_gradients(o: Operand) -> tuple[Operand | None, ...]:
 def _gradient_of(spec: CallSpec, o: Operand, g: Operand | None) -> str:
     if g is None:
         return f"0, _spy_call.stride_{o.name}"
-    return f"{_bits(spec, _walked(g, g.step == 'next'))}, _spy_call.stride_{g.name}"
+    return f"{_bits(spec, _walked(g, g.step == 'next', _first_of(spec, g)))}, _spy_call.stride_{g.name}"
 
 
-def _walked(o: Operand, walked: bool) -> str:
+def _walked(o: Operand, walked: bool, first: str) -> str:
     """Return the address of a whole array; if it is ``walked``, each element of the call gets a part of its own."""
-    return (
-        f"_spy_address(_spy_call.v_{o.name}, _spy_index, _spy_call.step_{o.name})"
-        if walked
-        else f"_spy_call.v_{o.name}"
-    )
+    return f"_spy_address({first}, _spy_index, _spy_call.step_{o.name})" if walked else first
 
 
 def element_store(spec: CallSpec, o: Operand, value: str) -> str:
@@ -224,7 +238,7 @@ def sum_target(spec: CallSpec, o: Operand, whole: bool = False) -> tuple[str, st
     for the address of the whole gradient instead of the element's.
     """
     type_ = _HALVES.sub("float", o.type)
-    address = f"_spy_call.v_{o.name}" if whole else address_of(spec, o)
+    address = first_of_group(o) if whole else address_of(spec, o)
     if type_ != o.type:
         address = f"{pointer_to(spec, 'float')}({_bits(spec, address)})"
     return type_, address

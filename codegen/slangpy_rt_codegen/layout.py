@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slangpy_rt_codegen.spec import CallSpec
+from slangpy_rt_codegen.spec import CallSpec, Operand
 
 # Slang scalar -> (struct module code, bytes)
 SCALARS = {
@@ -78,6 +78,10 @@ def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
             members.append((f"stride_{o.name}", "int64_t", o.rank, True))
             if o.step == "next":
                 members.append((f"step_{o.name}", stride, spec.rank, True))
+        if o.copied:
+            members += [(f"apart_{o.name}", "int64_t", 0, True), (f"shift_{o.name}", "uint", 0, True)]
+    # Before all others that move: the calls know these addresses, the arguments the rest.
+    members += [(f"copies_{o.name}", _pointer_to(spec, o), 0, False) for o in spec.leaves if o.copied]
     for o in spec.leaves:
         if o.mode == "value":
             scalar = VALUE_STORAGE.get(o.scalar, o.scalar)
@@ -87,8 +91,7 @@ def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
             texture = f"{o.via if o.mode == 'texel' else o.type}{HANDLE}"
             members.append((f"v_{o.name}", f"{texture} *" if pointed else texture, 0, False))
         elif o.mode not in ("computed", "unused"):
-            kind = f"_spy_Address<{o.scalar}> " if spec.entry == "handle" else f"{o.scalar} *"
-            members.append((f"v_{o.name}", kind, 0, False))
+            members.append((f"v_{o.name}", _pointer_to(spec, o), 0, False))
     fields: list[BlockField] = []
     at = 0
     for name, scalar, repeat, fixed in members:
@@ -105,3 +108,8 @@ def block_fields(spec: CallSpec) -> tuple[BlockField, ...]:
         fields.append(BlockField(name, declaration, f"{max(1, repeat)}{code}", at, total, fixed))
         at += total
     return tuple(fields)
+
+
+def _pointer_to(spec: CallSpec, o: Operand) -> str:
+    """Return the type of the address of an operand's scalars, as a declaration begins with it."""
+    return f"_spy_Address<{o.scalar}> " if spec.entry == "handle" else f"{o.scalar} *"

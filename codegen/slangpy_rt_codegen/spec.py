@@ -64,6 +64,9 @@ class Operand:
     grad_in, grad_out : Operand or None
         In a derivative, the gradients of this operand, one that is read and one that is written; None where the
         parts have their own.
+    copied : bool
+        Whether the kernel adds to copies of this gradient, whose sum another kernel adds to it. The block then has
+        the address of the first copy, the distance between two, and the number that chooses among them.
     gradients : tuple of Operand
         ``grad_in`` and ``grad_out``, without None.
     summed : bool
@@ -85,6 +88,7 @@ class Operand:
     parts: tuple[tuple[str, Operand], ...] = ()
     grad_in: Operand | None = None
     grad_out: Operand | None = None
+    copied: bool = False
     gradients: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
     summed: bool = field(init=False, repr=False, compare=False)
     moves: bool = field(init=False, repr=False, compare=False)

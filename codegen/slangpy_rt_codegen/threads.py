@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slangpy_rt_codegen.expressions import index_of, is_wide, sum_target, sum_variables
+from slangpy_rt_codegen.expressions import copy_of, index_of, is_wide, sum_target, sum_variables
 from slangpy_rt_codegen.spec import CallSpec, Operand
 
 # How a kernel of threads takes its argument block, and the line that reads it.
@@ -14,6 +14,9 @@ _BLOCKS = {
         "    _spy_Call _spy_call = _spy_fetch<_spy_Call>(_spy_block);\n",
     ),
 }
+
+
+_GIVEN = "    _spy_Call _spy_call = _spy_given;\n"
 
 
 def thread_entry(spec: CallSpec) -> str:
@@ -34,6 +37,11 @@ def thread_entry(spec: CallSpec) -> str:
         body = "    _spy_element(_spy_call, _spy_thread, _spy_local, _spy_group);\n"
     elif len(spec.group) > 1:
         body = _tile(spec)
+        copied = [o for o in spec.leaves if o.copied]
+        if copied:
+            # As an argument the block is constant.
+            parameter, fetch = parameter.replace("_spy_call", "_spy_given"), fetch or _GIVEN
+            fetch += "".join(f"    _spy_call.copies_{o.name} = {copy_of(o, _group_number(spec))};\n" for o in copied)
     elif spec.walks:
         body = _walk(spec, first if spec.width > 1 else thread, index)
     elif spec.ragged:
@@ -77,6 +85,13 @@ def thread_entry(spec: CallSpec) -> str:
         f'[shader("compute")]\n[numthreads({group_text})]\n'
         f"void _spy_kernel(uint3 _spy_thread : SV_DispatchThreadID{system}, {parameter})\n{{\n{fetch}{body}}}\n"
     )
+
+
+def _group_number(spec: CallSpec) -> str:
+    """Return a number of a tile's group, times the elements that add to the same copy of a gradient."""
+    x, y, z = (*spec.group, 1, 1)[:3]
+    # Odd factors: groups beside each other in any direction choose different copies.
+    return f"(_spy_thread.x / {x} + _spy_thread.y / {y} * 8191 + _spy_thread.z / {z} * 131071) << 8"
 
 
 def _walk(spec: CallSpec, first: str, index: str) -> str:

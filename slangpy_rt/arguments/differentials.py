@@ -19,8 +19,11 @@ from slangpy_rt.arguments.nested_packers import ConvertedPacker, PartsPacker
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.value_packers import NoPacker
 from slangpy_rt.arguments.wrapped import optional_item, tuple_items
+from slangpy_rt.arrays.differentiable import DiffPair
+from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.dtypes import NUMPY_OF, storage
-from slangpy_rt.core.types import SlangType, StructInfo
+from slangpy_rt.core.errors import BindError
+from slangpy_rt.core.types import FunctionSig, Param, SlangType, StructInfo
 
 GRAD_IN, GRAD_OUT = attrgetter("grad_in"), attrgetter("grad_out")
 
@@ -49,6 +52,54 @@ def active_fields(scope: Scope, type_: SlangType) -> set[str] | None:
     names = {f.name for f in found.type.fields} & own if isinstance(found, StructInfo) else set()
     # A Differential that the user wrote may have other field names; Slang then knows which field each is for.
     return names or own - {f.name for f in type_.fields if f.no_diff}
+
+
+def dropping_struct(scope: Scope, sig: FunctionSig, param: Param) -> str | None:
+    """Return the name of a parameter's struct that drops derivatives of its fields because it is not IDifferentiable.
+
+    Returns
+    -------
+    str or None
+        Empty for types that Slang differentiates and for those without floats; None if the parameter is declared
+        ``no_diff``, so that it is a constant on purpose.
+    """
+    struct = _undifferentiable(scope, scope.struct(param.type))
+    declared = param.no_diff and (not struct or scope.source.declares_no_diff(sig, param.name))
+    return None if declared else struct
+
+
+def dropping_part(scope: Scope, owner: SlangType, place: str, part: SlangType, struct: str | None) -> str | None:
+    """Return the struct that drops derivatives of a part of a value; `struct` is the result for the value."""
+    declared = any(f.no_diff for f in owner.fields if f.name == place.strip("."))
+    return None if struct is None or declared else struct or _undifferentiable(scope, scope.struct(part))
+
+
+def check_carried(where: str, struct: str | None, value: Any) -> None:
+    """Refuse a gradient of a field whose struct drops it.
+
+    Parameters
+    ----------
+    where : str
+        ``"f.bwds(float a): argument 'a'"``, the start of the message.
+    struct : str or None
+        What ``dropping_struct`` and ``dropping_part`` return.
+
+    Raises
+    ------
+    BindError
+        If the value carries a gradient.
+    """
+    if struct and (isinstance(value, DiffPair) or (isinstance(value, NDBuffer) and value.layout.grads is not None)):
+        raise BindError(
+            f"{where} carries a gradient, and Slang computes none for it, because '{struct}' is not IDifferentiable. "
+            f"Write 'struct {struct} : IDifferentiable', or pass x.detach()."
+        )
+
+
+def _undifferentiable(scope: Scope, type_: SlangType) -> str:
+    while type_.kind == "array" and type_.element is not None:
+        type_ = scope.struct(type_.element)
+    return type_.name if type_.kind == "struct" and not differentiates(scope, type_) else ""
 
 
 def unused(bound: Bound) -> Bound:

@@ -25,7 +25,10 @@ from slangpy_rt.arguments.differentials import (
     GRAD_OUT,
     active_fields,
     apart,
+    check_carried,
     differentiates,
+    dropping_part,
+    dropping_struct,
     gradient_found,
     unused,
 )
@@ -42,12 +45,12 @@ from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.core.conversion import as_element
 from slangpy_rt.core.errors import BindError, UnsupportedError
 from slangpy_rt.core.shapes import Shape, align
-from slangpy_rt.core.types import Param, SlangType
+from slangpy_rt.core.types import FunctionSig, Param, SlangType
 from slangpy_rt.core.wording import in_words
 
 
 def with_gradients(
-    where: str, scope: Scope, param: Param, bound: Bound, value: Any, how: Map, derivative: str
+    where: str, scope: Scope, sig: FunctionSig, param: Param, bound: Bound, value: Any, how: Map, derivative: str
 ) -> Bound:
     """Return an argument with the gradients that its value carries.
 
@@ -69,7 +72,8 @@ def with_gradients(
     active = not param.no_diff and differentiates(scope, type_)
     if derivative == "backward" and param.direction == "out" and bound.mode != "tensor":
         return seed_of(where, scope, param, type_, value, how) if active else unused(bound)
-    return _walk(where, scope, type_, bound, value, active, derivative)
+    dropping = dropping_struct(scope, sig, param)
+    return _walk(where, scope, type_, bound, value, active, derivative, dropping)
 
 
 def tangent_of(where: str, scope: Scope, bound: Bound, value: Any) -> Bound:
@@ -111,29 +115,42 @@ def assigned(bound: Bound, shape: Shape, together: bool) -> Bound:
 
 
 def _walk(
-    where: str, scope: Scope, type_: SlangType, bound: Bound, value: Any, active: bool, derivative: str
+    where: str,
+    scope: Scope,
+    type_: SlangType,
+    bound: Bound,
+    value: Any,
+    active: bool,
+    derivative: str,
+    dropping: str | None = None,
 ) -> Bound:
-    """Return an argument with gradients at every place that is differentiated."""
+    """Return an argument with gradients at every place that is differentiated.
+
+    ``dropping`` is the struct around it that drops derivatives, as ``dropping_part`` has it.
+    """
     packer = bound.packer
     if bound.mode != "tensor" and isinstance(adapter := converter(type(value)), Adapter) and adapter.takes_results:
         # PyTorch differentiates its tensors itself; to a derivative they are constants.
         return bound
     if isinstance(packer, ConvertedPacker) and not isinstance(value, DiffPair):
         part = replace(bound, packer=packer.inner)
-        inner = _walk(where, scope, type_, part, packer.convert(value), active, derivative)
+        inner = _walk(where, scope, type_, part, packer.convert(value), active, derivative, dropping)
         return _found_by(packer.convert, inner)
     if bound.mode == "parts" and isinstance(packer, PartsPacker):
         inside = active_fields(scope, type_) if active else None
         parts = []
         for (place, part), item in zip(bound.parts, packer.parts(value), strict=True):
             name = place.strip(".")
-            live = active and (inside is None or name in inside) and differentiates(scope, scope.struct(part.type))
+            kind = scope.struct(part.type)
+            live = active and (inside is None or name in inside) and differentiates(scope, kind)
             at = f"{where[:-1]}{place}'" if where.endswith("'") else f"{where}{place}"
-            parts.append((place, _walk(at, scope, scope.struct(part.type), part, item, live, derivative)))
+            dropped = dropping_part(scope, type_, place, kind, dropping)
+            parts.append((place, _walk(at, scope, kind, part, item, live, derivative, dropped)))
         return replace(bound, parts=tuple(parts))
     if bound.mode == "tensor":
         return whole(where, scope, bound, value, derivative)
     if not active or bound.mode == "computed":
+        check_carried(where, dropping, value)
         return bound
     if isinstance(value, np.ndarray) and not isinstance(value, (Vector, Matrix)):
         raise BindError(

@@ -16,7 +16,12 @@ from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.containers import container
-from slangpy_rt.arguments.differentials import active_fields, differentiates
+from slangpy_rt.arguments.differentials import (
+    active_fields,
+    check_carried,
+    differentiates,
+    dropping_part,
+)
 from slangpy_rt.arguments.nested_packers import ConvertedPacker, PartsPacker
 from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.arguments.struct_values import PAIR
@@ -29,7 +34,9 @@ from slangpy_rt.core.structs import fields_of
 Visit = Callable[[str, Bound, Any, bool], tuple[Any, Any]]
 
 
-def replaced(where: str, scope: Scope, bound: Bound, live: bool, value: Any, visit: Visit) -> tuple[Any, Any]:
+def replaced(
+    where: str, scope: Scope, bound: Bound, live: bool, value: Any, visit: Visit, dropping: str | None = None
+) -> tuple[Any, Any]:
     """Return a value whose places are replaced by other ones, and the gradients of its places.
 
     Parameters
@@ -42,6 +49,13 @@ def replaced(where: str, scope: Scope, bound: Bound, live: bool, value: Any, vis
         Whether the parameter is differentiated: it is not ``no_diff``.
     visit : callable
         Called for each place that has no parts.
+    dropping : str, optional
+        The struct that drops derivatives of the place, by ``dropping_struct``.
+
+    Raises
+    ------
+    BindError
+        If a field of such a struct carries a gradient.
 
     Returns
     -------
@@ -57,20 +71,25 @@ def replaced(where: str, scope: Scope, bound: Bound, live: bool, value: Any, vis
     if bound.mode == "tensor":
         head = bound.type.name.partition("<")[0]
         return visit(where, bound, value, head.endswith("DiffTensor") and container(bound.type) is not None)
-    live = live and differentiates(scope, scope.struct(bound.type))
+    type_ = scope.struct(bound.type)
+    live = live and differentiates(scope, type_)
     # A list of structs is converted to one array; arrays of other libraries are for ``visit``.
     whole = isinstance(value, _WHOLE) and not (bound.struct and isinstance(value, list))
     if isinstance(packer, ConvertedPacker) and not whole and not isinstance(converter(type(value)), Adapter):
-        return replaced(where, scope, replace(bound, packer=packer.inner), live, packer.convert(value), visit)
+        return replaced(
+            where, scope, replace(bound, packer=packer.inner), live, packer.convert(value), visit, dropping
+        )
     if bound.mode != "parts" or not isinstance(packer, PartsPacker):
+        check_carried(where, dropping, value)
         return visit(where, bound, value, live)
-    inside = active_fields(scope, scope.struct(bound.type)) if live else None
+    inside = active_fields(scope, type_) if live else None
     given, gradients = {}, {}
     for (place, part), item in zip(bound.parts, packer.parts(value), strict=True):
         name = place.strip(".")
         at = f"{where[:-1]}{place}'" if where.endswith("'") else f"{where}{place}"
         inner = live and (inside is None or name in inside)
-        given[name], gradients[name] = replaced(at, scope, part, inner, item, visit)
+        dropped = dropping_part(scope, type_, place, part.type, dropping)
+        given[name], gradients[name] = replaced(at, scope, part, inner, item, visit, dropped)
     return _together(bound, value, given), _gathered(bound, value, gradients)
 
 

@@ -94,6 +94,8 @@ _MOST = 1 << 16
 _PLANS = 1024
 # What a reduction is computed by.
 _KINDS = {"mean": "sum", "any": "max", "all": "min"}
+# Integers whose sums are larger than the largest of them: a sum wraps, as NumPy's does, but no mean does.
+_LONG = ("int64_t", "uint64_t")
 
 
 class _Plan(NamedTuple):
@@ -168,8 +170,10 @@ class Reductions:
         count = prod(array.shape[k] for k in axes)
         if not count and name not in ("sum", "mean", "any", "all"):
             raise ShapeError(f"{where}: {array.summary} has no elements along {axes}, and so no {name}.")
-        kind = _KINDS.get(name, name)
+        kind = "mean" if name == "mean" and scalar in _LONG else _KINDS.get(name, name)
         of = computed_in(kind, scalar)
+        if of == "double" and of not in self._device.caps.scalars:
+            of = "float"
         into = "int" if place else of if name == "sum" and not is_float(scalar) else scalar
         into = "float" if name == "mean" and not is_float(scalar) else into
         if self._groups is not None and axes and count:
@@ -284,7 +288,7 @@ class Reductions:
             less = "x < found" if kind in ("min", "argmin") else "x > found"
             if is_float(scalar):
                 less += " || (isnan(x) && !isnan(found))"
-            text = (_SUM if kind == "sum" else _PLACE if kind.startswith("arg") else _EXTREME).format(
+            text = (_SUM if kind in ("sum", "mean") else _PLACE if kind.startswith("arg") else _EXTREME).format(
                 of=of, held=scalar, better=less
             )
             found = Module.load_from_source(self._device, f"slangpy_rt_{kind}_{scalar}", text)
@@ -300,6 +304,8 @@ def reductions(array: NDBuffer) -> Reductions:
 
 def computed_in(kind: str, scalar: str) -> str:
     """Return the scalar type that a reduction of scalars is computed in."""
+    if kind == "mean" and scalar in _LONG:
+        return "double"
     if scalar == "bfloat16" or (kind == "sum" and scalar == "half"):
         return "float"
     if kind == "sum" and not is_float(scalar):

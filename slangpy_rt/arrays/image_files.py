@@ -91,19 +91,8 @@ def load_image(
     if not isinstance(dtype, str) or dtype not in _FLOATS:
         raise BindError(f"{where}: dtype is {in_words(dtype)}; 'float' or 'half' was expected.")
     most = None if max_pixels is None else checks.whole(where, "max_pixels", max_pixels, 1, 2**63 - 1)
-    try:
-        with open_regular(file) as opened:
-            pixels, linear = _read(where, file, opened, most)
-    except OSError as error:
-        raise BindError(
-            f"{where}: cannot read {in_words(str(file))} ({error.strerror or error}); name another file."
-        ) from None
-    except MemoryError as error:
-        raise checks.no_memory(where, error) from None
-    except ValueError as error:
-        if isinstance(error, BindError):
-            raise
-        raise BindError(f"{where}: cannot read {in_words(str(file))}: {error}.") from None
+    with checks.reading(where, file), open_regular(file) as opened:
+        pixels, linear = _read(where, file, opened, most)
     if color != "raw" and linear != (color == "linear"):
         pixels = curved(pixels, decoded if color == "linear" else encoded)
     if wanted is not None:

@@ -6,6 +6,7 @@ A view of an array that carries gradients, as a Tensor may, carries the same vie
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from copy import copy
 from math import prod
 from typing import Any, TypeVar
 
@@ -417,7 +418,13 @@ class NDBuffer:
 
     def __copy__(self: A) -> A:
         """Return another array of the same memory and gradients."""
-        return self[...]
+        own = self.layout
+        # What shares its memory is not the only array there.
+        shared = own.own or own.grads is not None
+        layout = (
+            layout_of(own.device, type(self), own.element, own.shape, own.strides, own.aligned) if shared else own
+        )
+        return self._seen(layout, self.address, copy)
 
     def __reduce__(self) -> tuple[Any, ...]:
         from slangpy_rt.arrays.pickled import array_of_state, state_of

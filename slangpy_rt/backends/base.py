@@ -315,6 +315,8 @@ class Backend(ABC):
         The device in words, for people.
     queue : Queue
         The backend's own queue, in whose order copies are made.
+    compilers : tuple of str
+        The names of what ``compile`` and ``load`` run, for people who wait for it.
     closed : bool
         Whether ``close`` was called.
     inside : Inside
@@ -326,6 +328,7 @@ class Backend(ABC):
     caps: Caps
     description: str
     queue: Queue
+    compilers: tuple[str, str] = ("the native compiler", "the driver")
     closed: bool = False
 
     inside: Inside
@@ -363,7 +366,10 @@ class Backend(ABC):
 
     @abstractmethod
     def load(self, binary: bytes, info: KernelInfo) -> Kernel:
-        """Load a binary that ``compile`` returned as a kernel."""
+        """Load a binary that ``compile`` returned as a kernel.
+
+        A driver that compiles here does so in a thread that an interrupt, and the limit of ``compile``, leave behind.
+        """
 
     @abstractmethod
     def alloc(self, nbytes: int) -> Buffer:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from slangpy_rt.backends.base import Kernel
 from slangpy_rt.backends.single import Single
@@ -52,9 +52,13 @@ class Pipelines(ABC):
 
     Attributes
     ----------
+    before : tuple
+        What binding a pipeline takes before it.
     all : set
         All pipelines, to be destroyed with the device.
     """
+
+    before: ClassVar[tuple[Any, ...]] = ()
 
     def __init__(self, destroy: Callable[[Iterable[Any]], None]) -> None:
         self._destroy = destroy
@@ -65,19 +69,15 @@ class Pipelines(ABC):
         self._dying: deque[tuple[list[Any], list[tuple[Submissions, int]]]] = deque()
 
     @abstractmethod
-    def load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
-        """Create a pipeline, which is destroyed with the kernel.
+    def maker(self, binary: bytes, info: KernelInfo) -> Callable[[], Any]:
+        """Return a function that creates a pipeline and adds it to ``all``.
 
-        Raises
-        ------
-        CompileError
-            If the driver refuses the binary.
+        It is called without a lock, in any thread, and raises CompileError if the driver refuses the binary.
         """
 
-    def kernel(self, info: KernelInfo, pipeline: Any, *before: Any) -> PipelineKernel:
-        """Return the kernel with which a new pipeline is destroyed; binding it takes ``before`` and the pipeline."""
-        self.all.add(pipeline)
-        return PipelineKernel(info, pipeline, (*before, pipeline), partial(self._retired.append, pipeline))
+    def kernel(self, info: KernelInfo, pipeline: Any) -> PipelineKernel:
+        """Return the kernel with which a pipeline is destroyed."""
+        return PipelineKernel(info, pipeline, (*self.before, pipeline), partial(self._retired.append, pipeline))
 
     def sweep(self, queues: Sequence[Submissions]) -> None:
         """Destroy the pipelines of freed kernels that the device is done with; it does not wait for others."""

@@ -10,10 +10,12 @@ import atexit
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from slangpy_rt.backends.base import Backend, Buffer, Shared, SharedBuffer
 from slangpy_rt.backends.blocks import size_class
+from slangpy_rt.backends.builds import Build, Builds
 from slangpy_rt.backends.device_memory import DeviceBuffer, DeviceMemory
 from slangpy_rt.backends.extras import ExportsMemory, MappedMemory, Records
 from slangpy_rt.backends.leaving import Leaves, leave_at_exit
@@ -21,6 +23,7 @@ from slangpy_rt.backends.pipelines import PipelineKernel, Pipelines, require_fit
 from slangpy_rt.backends.staged_copies import SMALL_UPLOAD, Copies
 from slangpy_rt.backends.submissions import Submissions
 from slangpy_rt.backends.targets import target_of
+from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.interrupts import Release, apart, finalizer, has_daemons
 from slangpy_rt.core.target import KernelInfo
 
@@ -51,7 +54,8 @@ class SubmittingBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         self, device: Any, close: Callable[[], None], target: tuple[str, str, str], kinds: Sequence[Any]
     ) -> None:
         self._device = device
-        self._release = Release(close)
+        self._builds = Builds(f"the driver of {device.description}", CONFIG.build_seconds)
+        self._release = Release(partial(self._builds.after, close))
         self._leave = leave_at_exit(self)
         self.target = target_of(*target, device.caps)
         self.caps, self.description, self.messages = device.caps, device.description, device.messages
@@ -64,13 +68,27 @@ class SubmittingBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
 
     def load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
         require_fit(self.name, info)
-        return apart(self._load, binary, info)
+        with self.inside[threading.get_ident()]:
+            # Another thread that waited for the same pipeline may have taken it.
+            while True:
+                build = apart(self._begin_load, binary, info)
+                self._builds.wait(build, self.require_open)
+                kernel = apart(self._end_load, build, info)
+                if kernel is not None:
+                    return kernel
 
-    def _load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
+    def _begin_load(self, binary: bytes, info: KernelInfo) -> Build:
         with self._lock:
             self.require_open()
             self._pipelines.sweep(self._queues)
-            return self._pipelines.load(binary, info)
+            key = binary, info.entry, bool(info.textures)
+            return self._builds.begin(key, self._pipelines.maker(binary, info))
+
+    def _end_load(self, build: Build, info: KernelInfo) -> PipelineKernel | None:
+        with self._lock:
+            self.require_open()
+            made = self._builds.take(build)
+            return self._pipelines.kernel(info, *made) if made else None
 
     def alloc(self, nbytes: int) -> DeviceBuffer:
         size = size_class(nbytes)
@@ -177,6 +195,10 @@ class SubmittingBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
         apart(self._close)
 
     def _close(self) -> None:
+        self._builds.after(self._shut)
+
+    def _shut(self) -> None:
+        """Wait for the device's work and release the device; nothing is being compiled for it."""
         with self._lock:
             if not self._release.alive:
                 return
@@ -194,8 +216,11 @@ class SubmittingBackend(Backend, Records, MappedMemory, ExportsMemory, Leaves):
             self._release.keep()
             if self.closed:
                 return
-            self._finish()
-            if has_daemons():
+            # Work may wait for what the driver compiles, which nothing stops.
+            building = self._builds.running
+            if not building:
+                self._finish()
+            if building or has_daemons():
                 # They may still call the queues.
                 self.closed = True
                 for queue in self._queues:

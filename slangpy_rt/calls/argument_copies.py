@@ -18,6 +18,7 @@ from slangpy_rt.arguments.adapters import converter
 from slangpy_rt.arguments.bind_array import element_of, may_write
 from slangpy_rt.arguments.bound import Bound
 from slangpy_rt.arguments.containers import container
+from slangpy_rt.arguments.differentials import dropping_part, dropping_struct
 from slangpy_rt.arguments.indices import call_id, grid, range_of, thread_id
 from slangpy_rt.arguments.nested_packers import ConvertedPacker, PartsPacker
 from slangpy_rt.arguments.resolve import Candidate
@@ -69,6 +70,8 @@ class Leaf:
         Whether launches get a DiffPair instead of a Tensor.
     carries : bool
         Whether launches get it with a gradient.
+    reason : str
+        Why its type has no derivative; empty if it has one or the parameter's declaration tells.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Leaf:
     whole: bool
     pair: bool
     carries: bool
+    reason: str = ""
 
     @property
     def reads(self) -> bool:
@@ -176,9 +180,11 @@ class ArgumentCopies:
         cut = all(isinstance(g, _INDICES) for g in computed) and not any(b.mode == "texel" for b in leaves)
         self._places = _places(self.shape, most) if cut else None
         self.picked = tuple(map(len, self._places)) if self._places is not None else self.shape
+        params = {p.name: p for p in found.sig.params}
         self.nodes: list[Node] = [Constant(None)] * len(values)
         for b, k in zip(found.bound, found.order, strict=False):
-            self.nodes[k] = self._copied(b.name, b, values[k])
+            dropping = dropping_struct(scope, found.sig, params[b.name]) if b.name in params else None
+            self.nodes[k] = self._copied(b.name, b, values[k], dropping)
 
     def leaves(self) -> Iterator[Leaf]:
         """Yield all arrays and numbers."""
@@ -197,7 +203,7 @@ class ArgumentCopies:
         """Return the call dimension of each dimension of an array that runs along the call."""
         return mapped if mapped is not None else tuple(range(self._rank - len(shape), self._rank))
 
-    def _copied(self, name: str, bound: Bound, value: Any) -> Node:
+    def _copied(self, name: str, bound: Bound, value: Any, dropping: str | None) -> Node:
         packer, given = bound.packer, value
         pair = isinstance(value, DiffPair)
         while isinstance(packer, ConvertedPacker):
@@ -205,7 +211,7 @@ class ArgumentCopies:
         if bound.mode == "parts" and isinstance(packer, PartsPacker) and not isinstance(value, Texture):
             parts = tuple(
                 [
-                    (place, self._copied(f"{name}{place}", part, item))
+                    (place, self._copied(f"{name}{place}", part, item, self._dropping(bound, place, part, dropping)))
                     for (place, part), item in zip(bound.parts, packer.parts(value), strict=True)
                 ]
             )
@@ -239,19 +245,23 @@ class ArgumentCopies:
             # Only read, and maybe large.
             plain = value.detach() if isinstance(value, Tensor) else value
             return Constant(plain, bound.type.name, f"'{bound.type.name}' has no gradient; a DiffTensor has")
-        return self._leaf(name, bound, value, given, pair)
+        return self._leaf(name, bound, value, given, pair, dropping)
 
-    def _leaf(self, name: str, bound: Bound, value: Any, given: Any, pair: bool) -> Node:
+    def _dropping(self, owner: Bound, place: str, part: Bound, dropping: str | None) -> str | None:
+        return dropping_part(self._scope, self._scope.struct(owner.type), place, part.type, dropping)
+
+    def _leaf(self, name: str, bound: Bound, value: Any, given: Any, pair: bool, dropping: str | None) -> Node:
         host, element = self._host(name, bound, value)
         floats = has_floats(element)
-        carries = floats and bound.mode != "pointer" and self._carries(given)
+        dropped = f"'{dropping}' is not IDifferentiable" if dropping and floats and bound.mode != "tensor" else ""
+        carries = floats and bound.mode != "pointer" and not dropped and self._carries(given)
         if bound.mode == "value" and not carries:
             why = "the argument has no gradient" if floats else f"'{bound.type.name}' holds no floats"
-            return Constant(value, bound.type.name, why)
+            return Constant(value, bound.type.name, dropped or why)
         dims = 0 if bound.mode in ("value", "pointer") else len(bound.shape)
         return Leaf(
             name, bound.type, element, bound.access, self._cut(host, bound, dims), dims, bound.mapped,
-            bound.mode in ("tensor", "pointer"), pair and carries and self._pairs, carries,
+            bound.mode in ("tensor", "pointer"), pair and carries and self._pairs, carries, dropped,
         )  # fmt: skip
 
     def _host(self, name: str, bound: Bound, value: Any) -> tuple[Array, SlangType]:

@@ -29,9 +29,11 @@ from slangpy_rt.arguments.texture_samplers import pair_samplers, refuse_blending
 from slangpy_rt.backends.base import Kernel
 from slangpy_rt.calls.array_call import ArrayCall
 from slangpy_rt.calls.found_array_call import FoundArrayCall
+from slangpy_rt.calls.gradient_copies import GradientCopies
 from slangpy_rt.calls.kernel_spec import Description, Uniforms, describe_call, describe_dispatch
 from slangpy_rt.calls.new_result import kind_named, new_result
 from slangpy_rt.calls.number_call import NumberCall, fits
+from slangpy_rt.calls.operands import names_of
 from slangpy_rt.calls.prepared import PreparedCall, is_straight
 from slangpy_rt.calls.result import Result
 from slangpy_rt.calls.texture_call import TextureCall, fits_textures
@@ -222,6 +224,7 @@ def _finish(
     pair_samplers(description.spec.title, device.backend, every)
     keep_apart(description.spec.title, every, len(description.shape))
     written = tuple([_is_written(b, options.derivative) for b in leaves if b.packer.buffers])
+    copies: GradientCopies | None = None
     key = description.spec, written, options.conformances, count > 0
     cache = scope.ready
     ready: _Ready | None = cache.get(key)
@@ -239,18 +242,33 @@ def _finish(
         conflicts = conflicts_of(device, spec.title, every, made, description.shape, options.derivative)
         in_place = written_in_place(device, every, made, description.shape, options.derivative)
     if ready.reports:
-        pack = partial(pack, device.diagnostics.buffer.address)
         checked = _checked(device, spec, ready.fields, every)
         # In host memory, results can be read without waiting for the device, so the call prints at once.
         wait = "zero_copy" in device.caps.features
         launcher = Launcher(device.diagnostics, spec.title, checked, wait)
+    if description.copies and ready.kernel is not None:
+        offsets = {f.name.removeprefix("v_"): f.offset for f in ready.fields if f.name.startswith("v_")}
+        copies = GradientCopies(device, description.copies, offsets, _buffers_of(leaves, description))
+        pack = partial(pack, *copies.addresses)
+    if ready.reports:
+        pack = partial(pack, device.diagnostics.buffer.address)
     prefix = ready.prefix(*[n for name in ready.fixed for n in description.fixed[name]])
     packers = tuple([b.whole_packer for b in every])
-    found = _kind_of_call(packers, order, outcome) if ready.kernel is not None and launcher is None else PreparedCall
+    plain = ready.kernel is None or launcher is not None or copies is not None
+    found = PreparedCall if plain else _kind_of_call(packers, order, outcome)
     return found(
         device, spec, ready.text, every, packers, description.shape, ready.kernel, description.groups, prefix, pack,
-        order, outcome, launcher, conflicts, in_place,
+        order, outcome, launcher, conflicts, in_place, copies,
     )  # fmt: skip
+
+
+def _buffers_of(leaves: Sequence[Bound], description: Description) -> dict[str, int]:
+    """Return, for each argument, part and gradient with a buffer, its place among the buffers of a launch."""
+    names, found, place = names_of(description.bound), {}, 0
+    for leaf in leaves:
+        found[names[id(leaf)]] = place
+        place += leaf.packer.buffers
+    return found
 
 
 def _kind_of_call(packers: tuple[Packer, ...], order: tuple[int, ...], outcome: Result) -> type[PreparedCall]:
@@ -283,7 +301,7 @@ def _make_ready(scope: Scope, asked: CallSpec, written: tuple[bool, ...], some: 
             "_spy_run" if spec.entry == "range" else "_spy_kernel",
             (1, 1, 1) if spec.entry == "range" else (x, y, z),
             fields[-1].offset + fields[-1].size,
-            written + (True,) * reports,
+            written + (True,) * (reports + any(o.copied for o in spec.leaves)),
             any(o.mode == "gradient" and o.step == "own" for o in spec.leaves),
             spec.title,
             any(o.mode in ("handle", "texel") for o in spec.leaves),

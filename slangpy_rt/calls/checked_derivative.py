@@ -107,17 +107,18 @@ class CheckedDerivative:
             return
         from slangpy_rt.calls.argument_copies import plain  # only debug devices need these
         from slangpy_rt.calls.gradient_check import GradientCheck
+        from slangpy_rt.calls.gradient_launches import GradientLaunches
 
         uniforms = len(self._options.uniforms)
         checked = {self._plain.spec}
         try:
-            check = GradientCheck(
+            launches = GradientLaunches(
                 self._scope, self._name, self._overloads, replace(self._options, derivative=""),
                 values[self._count : self._count + uniforms],
                 tuple([plain(self._scope.device, value) for value in values[: self._count]]), self._names, 0, _MOST,
-                self._carries, True, self._options.derivative == "backward",
+                self._carries, True,
             )  # fmt: skip
-            report = check.report(False)
+            report = GradientCheck(launches).report(False)
         except Exception as error:  # whatever it is: the call itself may be right
             log(1, f"{self._plain.spec.title}: its derivatives were not checked: {error}")
         else:
@@ -127,7 +128,7 @@ class CheckedDerivative:
             for row in unchecked:
                 log(1, f"{self._plain.spec.title}: '{row.name}' was not checked: {row.reason}")
             # The other derivative was compared as well.
-            checked |= check.specs if not unchecked else set()
+            checked |= launches.specs if not unchecked else set()
         self._scope.checked.update((spec, self._options.conformances) for spec in checked)
 
     def _carries(self, value: Any) -> bool:

@@ -48,9 +48,11 @@ class Call:
         Dispatches that run first and copy arguments that share memory with arrays that the call writes.
     check : callable or None
         What the list calls once after its first run: a debug device checks derivatives so.
+    behind : tuple of Dispatch
+        Dispatches that run after the call's own, in this order, and belong to it.
     """
 
-    __slots__ = ("check", "copies", "dispatch", "function", "launcher", "prepared", "result", "title")
+    __slots__ = ("behind", "check", "copies", "dispatch", "function", "launcher", "prepared", "result", "title")
 
     def __init__(
         self,
@@ -62,8 +64,10 @@ class Call:
         launcher: Any,
         copies: tuple[Dispatch, ...] = (),
         check: Callable[[], None] | None = None,
+        behind: tuple[Dispatch, ...] = (),
     ) -> None:
         self.title = title
+        self.behind = behind
         self.dispatch = dispatch
         self.copies = copies
         self.result = result
@@ -146,7 +150,10 @@ class CommandList:
                 f"{but_of(other, self.device)}."
             )
         for c in list(other.calls):
-            add(self, Call(c.title, c.dispatch, c.result, c.function, c.prepared, c.launcher, c.copies, c.check))
+            add(
+                self,
+                Call(c.title, c.dispatch, c.result, c.function, c.prepared, c.launcher, c.copies, c.check, c.behind),
+            )
 
     def copy(self, to: NDBuffer, source: NDBuffer) -> None:
         """Copy an array to another of the same size in bytes, both contiguous.
@@ -226,17 +233,20 @@ class CommandList:
         if new.result is not None and _result is None and "out" not in named:
             # Later calls and the caller use the array that the call made when it was recorded.
             into: Call = function.recorded(args, old.result, named)
-            new = Call(new.title, into.dispatch, old.result, old.function, old.prepared, into.launcher, into.copies)
+            new = Call(
+                new.title, into.dispatch, old.result, old.function, old.prepared, into.launcher, into.copies,
+                behind=into.behind,
+            )  # fmt: skip
         # ``waits`` takes 1 us for each call of the list, and depends on addresses alone.
         before = None if _addresses(new) == _addresses(old) else self.waits
         self.calls[place] = new
         if before is not None:
             self._waits = ()
             self._touched = None
-        if (before is not None and before != self.waits) or new.copies or old.copies:
+        if (before is not None and before != self.waits) or any(c.copies or c.behind for c in (new, old)):
             self._recording = None
         elif self._recording is not None and new.dispatch is not None:
-            ran = sum(len(c.copies) + (c.dispatch is not None) for c in self.calls[:place])
+            ran = sum(len(c.copies) + (c.dispatch is not None) + len(c.behind) for c in self.calls[:place])
             change(self.device.backend, self._recording, ran, new.dispatch)
             if new.launcher is not None:
                 self._launchers = _launchers(self.calls)
@@ -284,15 +294,18 @@ class CommandList:
         """Return all dispatches, and for each the indices of those that have to be done before it."""
         dispatches: list[Dispatch] = []
         waits: list[tuple[int, ...]] = []
-        # The index of each call's dispatch among all dispatches; its copies come before it.
+        # The index of each call's last dispatch among all dispatches; its copies come before it.
         places: dict[int, int] = {}
         for k, (c, before) in enumerate(zip(self.calls, self.waits, strict=True)):
             if c.dispatch is None:
                 continue
             first, earlier = len(dispatches), tuple(places[w] for w in before)
-            dispatches += (*c.copies, c.dispatch)
-            places[k] = first + len(c.copies)
-            waits += [*[earlier] * len(c.copies), (*earlier, *range(first, places[k]))]
+            dispatches += (*c.copies, c.dispatch, *c.behind)
+            own = first + len(c.copies)
+            waits += [*[earlier] * len(c.copies), (*earlier, *range(first, own))]
+            # Each of these reads what the one before it wrote.
+            waits += [(place,) for place in range(own, own + len(c.behind))]
+            places[k] = own + len(c.behind)
         return dispatches, waits
 
     def _touches(self) -> Touches:
@@ -367,7 +380,7 @@ def _hazards(calls: Sequence[Call]) -> Iterator[tuple[int, ...]]:
 
 def buffers_of(call: Call) -> Iterator[tuple[Buffer, bool]]:
     """Yield each buffer that a call touches, its copies included, and whether it writes to that."""
-    for d in (*call.copies, *((call.dispatch,) if call.dispatch is not None else ())):
+    for d in (*call.copies, *((call.dispatch,) if call.dispatch is not None else ()), *call.behind):
         yield from zip(d.buffers, d.kernel.info.written, strict=True)
 
 

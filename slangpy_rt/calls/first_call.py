@@ -56,7 +56,7 @@ def prepare_call(
         check_differentiable(scope, chosen.sig, modifier)
         bound = tuple(
             with_gradients(
-                f"{chosen.sig}: .{modifier}: argument '{p.name}'", scope, p, b, args[k],
+                f"{chosen.sig}: .{modifier}: argument '{p.name}'", scope, chosen.sig, p, b, args[k],
                 options.map_of(p.name, k, len(args) - len(names)), options.derivative,
             )
             for p, b, k in zip(chosen.sig.params, bound, chosen.order, strict=False)

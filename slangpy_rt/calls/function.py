@@ -242,7 +242,10 @@ class Function(SlangCallable):
             prepared, values, _ = self._known(args, "tensor", dict(zip(named, own, strict=False)))
         copies, dispatch, out = prepared.recorded(values)
         check = prepared.pending(values) if self._device.debug else None
-        return Call(prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies), check)
+        return Call(
+            prepared.spec.title, dispatch, out, self, prepared, prepared.launcher, tuple(copies), check,
+            prepared.behind(dispatch),
+        )  # fmt: skip
 
     def dispatch(self, threads: Any = None, /, *args: Any, **named: Any) -> None:
         """Run a function without ``[numthreads]`` once for each thread, whose index is its first parameter.

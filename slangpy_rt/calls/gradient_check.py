@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,22 +25,21 @@ from slangpy_rt.calls.gradient_launches import GradientLaunches, Quantity, scala
 from slangpy_rt.calls.gradient_report import ArgumentRow, GradientReport, ResultRow
 from slangpy_rt.core.checks import whole
 from slangpy_rt.core.errors import BindError, CompileError, GradientError, UnsupportedError
-from slangpy_rt.core.types import FunctionSig
-from slangpy_rt.slang.forward_derivatives import lacks_forward
+from slangpy_rt.slang.shader_modules import is_ours
 from slangpy_rt.slang.text import blank, declarations
 
 if TYPE_CHECKING:
-    from slangpy_rt.arguments.options import Options
-    from slangpy_rt.arguments.scope import Scope
+    pass
 
 Array = npt.NDArray[Any]
-R = TypeVar("R", ArgumentRow, ResultRow)
 
 # Elements of a call that ``check_grads`` compares.
 _MOST = 256
 # Differences of ``bwds`` and ``fwds``, and of the value of ``fwds``, that count as rounding: of floats, and in units
 # of the last place of shorter types. Both sum the same products in another order.
 _DOT, _UNITS = 1e-3, 32
+# The same where a function computes with a shorter type inside: each step rounds once, and steps are averaged.
+_INNER = 8
 # Of derivatives and central differences.
 _DIFFERENCES = 1e-2
 # A difference whose error is estimated to be a larger share of the derivative decides nothing.
@@ -51,7 +50,6 @@ _SMALL = 1e-3
 # the change.
 _SPREAD = 8
 _EPSILON = {"half": 2.0**-10, "bfloat16": 2.0**-7, "float": 2.0**-23, "double": 2.0**-52}
-_NO_FORWARD = "fwds computes nothing in functions whose only derivative is a [BackwardDerivative]"
 _BY_FORWARD = "fwds is, and bwds is right by differences"
 _BY_INTENT = "right if no_diff, detach or a derivative by hand differs from the function on purpose"
 
@@ -61,71 +59,34 @@ class GradientCheck:
 
     Parameters
     ----------
-    scope, name, overloads, options, uniforms, args, names, most, carries, pairs
-        As of ``GradientLaunches``.
-    seed : int
-        The seed of the random directions.
-    excuses : bool
-        Whether ``fwds`` may be wrong where Slang has no forward derivative and ``bwds`` is right by differences.
-
-    Raises
-    ------
-    BindError, ShapeError, UnsupportedError, CompileError
-        As a call of ``bwds`` does.
+    launches : GradientLaunches
+        Launches of the function and of its derivatives, on the call's arguments.
     """
 
-    def __init__(
-        self,
-        scope: Scope,
-        name: str,
-        overloads: tuple[FunctionSig, ...],
-        options: Options,
-        uniforms: tuple[Any, ...],
-        args: tuple[Any, ...],
-        names: tuple[str, ...],
-        seed: int,
-        most: int,
-        carries: Callable[[Any], bool],
-        pairs: bool = False,
-        excuses: bool = True,
-    ) -> None:
-        self._scope, self._seed, self._excuses = scope, seed, excuses
-        self._random = np.random.default_rng(seed)
-        self._launches = GradientLaunches(
-            scope, name, overloads, options, uniforms, args, names, self._random, most, carries, pairs
-        )
+    def __init__(self, launches: GradientLaunches) -> None:
+        self._launches = launches
         # What ``fwds`` wrote, and why it cannot be called.
         self._written: dict[Leaf, Array] = {}
         self._forward_fails = ""
-
-    @property
-    def specs(self) -> set[Any]:
-        """Descriptions of the derivatives' kernels."""
-        return self._launches.specs
 
     def report(self, differences: bool) -> GradientReport:
         """Return the comparison, with central differences or without."""
         launches = self._launches
         rows = {q.name: self._row(q, differences) for q in launches.inputs}
         results = tuple(self._result_rows())
-        if self._excuses and any(row.state == "wrong" for row in results) and self._may_lack_forward:
-            # The value that is lost tells these functions from others.
-            rows = {name: _excused(row) for name, row in rows.items()}
-            if all(row.state != "wrong" for row in rows.values()):
-                results = tuple([_excused(row) for row in results])
         arguments: list[ArgumentRow] = []
         for p, k in zip(launches.sig.params, launches.order, strict=False):
-            type_ = self._scope.struct(p.type)
-            constant = type_.kind == "struct" and not differentiates(self._scope, type_)
+            type_ = launches.scope.struct(p.type)
+            constant = type_.kind == "struct" and not differentiates(launches.scope, type_)
             why = f"'{type_.name}' is not IDifferentiable" if constant else "the parameter is no_diff" * p.no_diff
             arguments += self._rows_of(launches.copies.nodes[k], p.name, rows, why)
         size, picked = (int(np.prod(s, dtype=np.int64)) for s in (launches.copies.shape, launches.copies.picked))
-        return GradientReport(str(launches.sig), self.place, picked, size, self._seed, tuple(arguments), results)
+        return GradientReport(str(launches.sig), self.place, picked, size, launches.seed, tuple(arguments), results)
 
     @cached_property
     def place(self) -> str:
         """File and line of the declaration; the file or the module alone where the text does not show the line."""
-        sig, source = self._launches.sig, self._scope.source
+        sig, source = self._launches.sig, self._launches.scope.source
         name = sig.name.partition("<")[0]
         qualified = f"{sig.owner}.{name}" if sig.owner else name
         own = source.path if Path(source.path).is_file() else f"module '{source.name}'"
@@ -141,18 +102,12 @@ class GradientCheck:
                     return f"{path}:{code.count(chr(10), 0, match.end()) + 1}"
         return own
 
-    @cached_property
-    def _may_lack_forward(self) -> bool:
-        """Whether ``fwds`` may compute nothing, because a derivative by hand is only backward."""
-        name = re.split(r"[.<]", self._launches.sig.name.partition("<")[0])[-1]
-        return lacks_forward(self._scope.source.texts().values(), name)
-
     def _row(self, q: Quantity, differences: bool) -> ArgumentRow:
         """Return the comparison of the derivatives by one argument."""
         launches = self._launches
         if not launches.gradients[q.leaf].size or not all(launches.copies.picked):
             return ArgumentRow(q.name, q.type.name, "not checked", "the call has no elements")
-        found = directions(q.of(q.leaf.host), q.scalar, self._random)
+        found = directions(q.of(q.leaf.host), q.scalar, launches.random)
         tangents = {q.leaf: q.leaf.zeros()}
         q.of(tangents[q.leaf])[...] = found.direction
         one = self._compared(q, found, tangents)
@@ -290,7 +245,15 @@ class GradientCheck:
     def _tolerance(self, q: Quantity, least: float) -> float:
         scalars = {x.scalar for x in (q, *self._launches.outputs)}
         # bfloat16 is read as float, without rounding.
-        return max([least, *[_UNITS * _EPSILON[s] for s in scalars if s in _EPSILON and s != "bfloat16"]])
+        outer = [_UNITS * _EPSILON[s] for s in scalars if s in _EPSILON and s != "bfloat16"]
+        return max([least, *outer, *[_INNER * _EPSILON[s] for s in self._shorter]])
+
+    @cached_property
+    def _shorter(self) -> set[str]:
+        """The types shorter than float that the function may compute with: its texts or its parameters name them."""
+        texts = (text for path, text in self._launches.scope.source.texts().items() if not is_ours(Path(path)))
+        words = set(re.findall(r"half|bfloat16", " ".join([str(self._launches.sig), *texts])))
+        return words & _EPSILON.keys()
 
     def _rows_of(self, node: Node, name: str, rows: Mapping[str, ArgumentRow], why: str) -> Iterator[ArgumentRow]:
         """Yield the rows of an argument; those that are not differentiated say why."""
@@ -306,7 +269,7 @@ class GradientCheck:
                 yield rows[q.name] if q.name in rows else self._without_derivative(q, why)
 
     def _without_derivative(self, q: Quantity, why: str) -> ArgumentRow:
-        leaf, name, type_ = q.leaf, q.name, q.type.name
+        leaf, name, type_, why = q.leaf, q.name, q.type.name, q.leaf.reason or why
         if leaf.whole and leaf.writes and leaf.carries and "DiffTensor<" in leaf.type.name:
             return ArgumentRow(name, type_, "not checked", "its gradients are those of its last values")
         if not has_floats(q.type if q.path else leaf.element):
@@ -389,22 +352,15 @@ def check_grads(
     callee.scope.look()
     given, _ = ask((*args, *named.values()))
     values = tuple([plain(device, value) for value in given])
-    check = GradientCheck(
+    launches = GradientLaunches(
         callee.scope, function.name, callee.overloads, callee.options, callee.values, values, tuple(named), seed,
-        _MOST, lambda value: True,
+        _MOST, lambda value: True, False,
     )  # fmt: skip
-    report = check.report(True)
+    report = GradientCheck(launches).report(True)
     print(report)
     if raise_on_error and not report.ok:
         raise GradientError(report.message)
     return report
-
-
-def _excused(row: R) -> R:
-    """Return a row that is right but for ``fwds``, or about ``fwds`` alone, as such."""
-    if isinstance(row, ResultRow):
-        return replace(row, state="not checked", reason=_NO_FORWARD) if row.state == "wrong" else row
-    return replace(row, state="ok", reason=_NO_FORWARD) if row.reason == _BY_FORWARD else row
 
 
 def compared(a: Array, b: Array, scale: Array, tolerance: float, noise: Array) -> tuple[Array, Array]:

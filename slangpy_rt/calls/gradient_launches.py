@@ -91,8 +91,8 @@ class GradientLaunches:
         Values of its uniforms.
     args, names
         Values by position and then by name, as ``plain`` returns them, and the names of the latter.
-    random : numpy.random.Generator
-        The source of random gradients.
+    seed : int
+        The seed of random gradients and directions.
     most : int
         The most elements of the call that are copied.
     carries : callable
@@ -107,6 +107,8 @@ class GradientLaunches:
 
     Attributes
     ----------
+    random : numpy.random.Generator
+        The source of random gradients and directions.
     sig : FunctionSig
         The declaration that is called.
     order : tuple of int
@@ -132,7 +134,7 @@ class GradientLaunches:
         uniforms: tuple[Any, ...],
         args: tuple[Any, ...],
         names: tuple[str, ...],
-        random: np.random.Generator,
+        seed: int,
         most: int,
         carries: Callable[[Any], bool],
         pairs: bool,
@@ -141,11 +143,11 @@ class GradientLaunches:
         self._options = replace(options, derivative="", returns=None, named_maps=maps)
         found = resolve(scope, name, overloads, args, names, self._options)
         check_differentiable(scope, found.sig, "check_grads")
-        self._scope, self._name, self._overloads = scope, name, overloads
+        self.scope, self._name, self._overloads = scope, name, overloads
         self.sig, self.order = found.sig, found.order
         # A function may write to an array that a uniform holds.
         self._uniforms, self._names = tuple([_copied(scope, value) for value in uniforms]), names
-        self._random = random
+        self.seed, self.random = seed, np.random.default_rng(seed)
         self._prepared: dict[Any, PreparedCall] = {}
         self._tensors: dict[Leaf, Tensor] = {}
         scope.device.synchronize()
@@ -186,7 +188,7 @@ class GradientLaunches:
         if call is None:
             options = replace(self._options, derivative=derivative)
             call = self._prepared[key] = prepare_call(
-                self._scope, self._name, self._overloads, args, self._names, result, options, self._uniforms
+                self.scope, self._name, self._overloads, args, self._names, result, options, self._uniforms
             )
             if derivative:
                 self.specs.add(call.spec)
@@ -210,8 +212,8 @@ class GradientLaunches:
             lambda leaf: self.seeds[leaf] if leaf.writes else None,
             lambda leaf: leaf.reads,
         )
-        type_, result = self._scope.struct(self.sig.returns), None
-        if type_.kind != "void" and differentiates(self._scope, type_):
+        type_, result = self.scope.struct(self.sig.returns), None
+        if type_.kind != "void" and differentiates(self.scope, type_):
             assert self._result is not None
             result = _made(self._result, self._seeded)
         self._run("backward", args, result)
@@ -290,7 +292,7 @@ class GradientLaunches:
     def _seeded(self, leaf: Leaf) -> Tensor:
         """Return an array for a result, with the gradient that ``bwds`` reads."""
         seed = self.copies.tensor(self.seeds[leaf], gradient_type(leaf.element))
-        made = Tensor.empty(self._scope.device, leaf.host.shape[: leaf.dims], leaf.element)
+        made = Tensor.empty(self.scope.device, leaf.host.shape[: leaf.dims], leaf.element)
         return made.with_grads(grad_in=seed)
 
     def _any_gradient(self, found: Candidate, args: tuple[Any, ...]) -> bool:
@@ -303,7 +305,7 @@ class GradientLaunches:
 
         for p, b, k in zip(found.sig.params, found.bound, found.order, strict=False):
             if any(leaf.carries and leaf.reads for leaf in leaves_of(self.copies.nodes[k])):
-                replaced(str(found.sig), self._scope, b, not p.no_diff, args[k], visit)
+                replaced(str(found.sig), self.scope, b, not p.no_diff, args[k], visit)
         return any(live)
 
     def _weights(self, q: Quantity, values: Array) -> Array:
@@ -312,7 +314,7 @@ class GradientLaunches:
         size = sizes.mean() if sizes.size else 0.0
         power = -np.frexp(size)[1] if size > 0 else 0
         power = int(np.clip(power, -8, 8)) if q.scalar in ("half", "bfloat16") else int(np.clip(power, -60, 60))
-        random = self._random.uniform(0.5, 1, values.shape) * (self._random.integers(0, 2, values.shape) * 2 - 1)
+        random = self.random.uniform(0.5, 1, values.shape) * (self.random.integers(0, 2, values.shape) * 2 - 1)
         unit = spacing(np.ones(()), q.scalar)
         return np.ldexp(np.round(random / unit) * unit, power)
 
@@ -367,7 +369,7 @@ class GradientLaunches:
                     host = moved.setdefault(leaf, np.array(leaf.host))
                     part = Quantity(leaf, path, leaf.type).of(host)
                     if part.dtype.kind == "f":
-                        units = self._random.integers(-_UNITS, _UNITS + 1, part.shape)
+                        units = self.random.integers(-_UNITS, _UNITS + 1, part.shape)
                         part += (units * np.spacing(np.abs(part))).astype(part.dtype)
             found.append(moved)
         return found

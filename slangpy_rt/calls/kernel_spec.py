@@ -18,7 +18,9 @@ from slangpy_rt.calls.column_tiles import GROUP as COLUMN_GROUP
 from slangpy_rt.calls.column_tiles import column_tiles
 from slangpy_rt.calls.launch_geometry import (
     MAX_WALKING,
+    Copies,
     add_rows,
+    copies_of,
     group_of,
     groups_of,
     holds_half_arrays,
@@ -66,6 +68,8 @@ class Description:
         The number of elements, or of threads of a dispatch.
     fixed : dict
         The block's values that follow from shapes, by name.
+    copies : tuple of Copies
+        The copies of gradients that the kernel adds to.
     """
 
     spec: CallSpec
@@ -74,6 +78,7 @@ class Description:
     groups: tuple[int, int, int]
     count: int
     fixed: dict[str, Shape]
+    copies: tuple[Copies, ...] = ()
 
 
 def describe_call(
@@ -150,6 +155,10 @@ def describe_call(
     if options.derivative and not (tiled or single):
         slots = width * prod(asked or (GROUP_SIZE,))
         operands, most = add_rows(host, device.deterministic, leaves, operands, merged.shape, slots)
+    copies: tuple[Copies, ...] = ()
+    # Networks add up the terms of a wave, and of more, before they add to gradients at addresses of their own.
+    if options.derivative == "backward" and not (device.deterministic or source.uses("mlp")):
+        operands, copies = _with_copies(leaves, operands, merged.shape, prod(asked) if tiled else 0)
     trees = trees_of(every, names, bounds, operands, spell)
     count = prod(shape)
     wide_index = host or max([count, *[reach(merged.shape, s) for s in merged.strides]]) > _MAX_32
@@ -193,7 +202,9 @@ def describe_call(
     values["step"] = (groups[0] * prod(group) * width,)
     for leaf in leaves:
         leaf.add_fixed(values)
-    return Description(spec, every, shape, groups, count, values)
+    for one in copies:
+        values.update(one.fixed)
+    return Description(spec, every, shape, groups, count, values, copies)
 
 
 def describe_dispatch(
@@ -257,6 +268,19 @@ def describe_dispatch(
     for leaf in leaves:
         leaf.add_fixed(values)
     return Description(spec, every, (x, y, z), groups, count, values)
+
+
+def _with_copies(
+    leaves: Sequence[Leaf], operands: list[Operand], shape: Shape, tile: int
+) -> tuple[list[Operand], tuple[Copies, ...]]:
+    """Return the operands and the copies of gradients; ``tile`` is the threads of a tile, 0 without tiles."""
+    found = {
+        o.name: made
+        for leaf, o in zip(leaves, operands, strict=True)
+        # Groups that walk over the call add once each to what all add to.
+        if (tile or o.access != "sum") and (made := copies_of(leaf, o, shape, max(tile, 1))) is not None
+    }
+    return [replace(o, copied=o.name in found) for o in operands], tuple(found.values())
 
 
 def _adds_halves(leaves: Sequence[Leaf]) -> bool:

@@ -7,7 +7,7 @@ elements run on the CPU, without thread groups.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import gcd, prod
 
 from slangpy_rt_codegen import GROUP_SIZE, Operand
@@ -24,9 +24,52 @@ from slangpy_rt.core.target import Caps
 _MAX_OWN = 1 << 15
 # Strides, in scalars, up to which the elements of neighbouring threads share sectors of memory.
 _NEAR = 8
+# Threads add a float to one place about so many times before its copies are added up: for equal terms of one sign the
+# error is up to 4e-6 then, and 1e-5 for twice as many.
+_MOST_ADDITIONS = 512
+# A call of so many elements may have copies of a gradient that is passed whole; of others, whose terms waves add up,
+# from so many elements on. Where fewer copies would do or fit into an eighth of a float for each element, there are
+# none. At most so many are added up by two kernels of 256 terms each; a little over 256 are not worth a second one.
+_LEAST_COPYING, _LEAST_COPYING_ARRAYS = 1 << 16, 1 << 20
+_LEAST_COPIES, _ONE_KERNEL, _MOST_COPIES = 8, 256, 1 << 16
+# Copies begin at multiples of so many scalars, for accesses of 16 bytes.
+_COPY_UNIT = 8
 # The most thread groups of a kernel whose threads first add up gradients of several elements: a group ends in one
 # atomic addition.
 MAX_WALKING = 1024
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies of a gradient that threads add to in its place.
+
+    Attributes
+    ----------
+    name : str
+        The gradient's name in the argument block.
+    count : int
+        The number of copies, a power of two.
+    places : int
+        The floats of the gradient.
+    length : int
+        The floats from one copy to the next.
+    unit : int
+        How many scalars of the gradient's type a float is.
+    """
+
+    name: str
+    count: int
+    places: int
+    length: int
+    unit: int
+
+    @property
+    def fixed(self) -> dict[str, Shape]:
+        """The values of the argument block by which elements choose a copy."""
+        return {
+            f"apart_{self.name}": (self.length * self.unit,),
+            f"shift_{self.name}": (33 - self.count.bit_length(),),
+        }
 
 
 def widen(host: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Shape) -> tuple[list[Operand], int]:
@@ -101,6 +144,40 @@ def add_rows(
             o = replace(o, step="own") if _is_small(leaf.bound, deterministic) else o
         out.append(o)
     return out, most if any(o.access == "column" for o in out) else MAX_WALKING
+
+
+def copies_of(leaf: Leaf, o: Operand, shape: Shape, group: int) -> Copies | None:
+    """Return the copies of a gradient that threads add to in its place; None if they add to the gradient itself.
+
+    A float to which terms are added one at a time loses a part of each: 1e-4 of the sum after 2^14, 1e-2 after 2^20.
+
+    Parameters
+    ----------
+    group : int
+        The threads of a group, which adds up a ``"sum"`` first.
+    """
+    b, count = leaf.bound, prod(shape)
+    if count < _LEAST_COPYING or not (b.scalar == "float" or (b.scalar == "half" and b.packer.sums)):
+        return None
+    whole = o.mode == "gradient" and o.access == "accumulate" and o.step != "own"
+    if not (whole or (o.access in ("scatter", "sum") and count >= _LEAST_COPYING_ARRAYS)):
+        return None
+    strides = leaf.strides or (0,) * len(shape)
+    apart = prod(n for n, s in zip(shape, strides, strict=True) if s)
+    additions = count // (apart * (group if o.access == "sum" else 1))
+    inner, steps = b.view if whole else ((), ())
+    unit = spacing(b.scalar, False)
+    places = apart * prod(n for n, s in zip(inner, steps, strict=True) if s) * b.count
+    # Copies are pieces of memory as large as the gradient's, whose places have to be one behind the other.
+    last = sum((n - 1) * s for n, s in zip((*shape, *inner), (*strides, *steps), strict=True))
+    if min((*strides, *steps), default=0) < 0 or last + b.count * unit != places * unit:
+        return None
+    length = -(-places // _COPY_UNIT) * _COPY_UNIT
+    most = min(additions // _MOST_ADDITIONS, count // (8 * length), _MOST_COPIES)
+    if most < _LEAST_COPIES:
+        return None
+    made = 1 << (most.bit_length() - 1)
+    return Copies(o.name, _ONE_KERNEL if made == 2 * _ONE_KERNEL else made, places, length, unit)
 
 
 def holds_half_arrays(o: Operand) -> bool:

@@ -456,5 +456,5 @@ def _source(
     constants = table(where, "constants", constants)
     linked = tuple(module._scope.source for module in link)
     target, folders = device.backend.target, device.include_paths
-    with compiling(f"module {name}", device.name):
+    with compiling(f"module {name}", device.name, "Slang"):
         return Source(device.cache, target, name, path, text, folders, flags, constants, linked, places)

@@ -28,6 +28,7 @@ from slangpy_rt.runtime.foreign_stream import foreign_stream
 if TYPE_CHECKING:
     from slangpy_rt_codegen import CallSpec
 
+    from slangpy_rt.calls.gradient_copies import GradientCopies
     from slangpy_rt.runtime.core import DeviceCore
     from slangpy_rt.runtime.foreign_stream import ForeignStream
     from slangpy_rt.runtime.stream import Stream
@@ -65,6 +66,8 @@ class PreparedCall:
         Finds another library's stream in a value, and the index of that value; -1 is the result.
     conflicts : Conflicts or None
         Finds arrays that share memory with one that the call writes, where that can matter.
+    copies : GradientCopies or None
+        Memory that the kernel adds to in place of gradients; makes the launches that add it to these.
     """
 
     __slots__ = (
@@ -80,6 +83,7 @@ class PreparedCall:
         "_waits",
         "bound",
         "conflicts",
+        "copies",
         "device",
         "find_stream",
         "groups",
@@ -94,6 +98,7 @@ class PreparedCall:
         "prefix",
         "shape",
         "spec",
+        "sums",
         "text",
         "where",
     )  # fmt: skip
@@ -115,6 +120,7 @@ class PreparedCall:
         launcher: Launcher | None,
         conflicts: Conflicts | None = None,
         in_place: tuple[Place, ...] = (),
+        copies: GradientCopies | None = None,
     ) -> None:
         self.spec = spec
         self.text = text
@@ -130,6 +136,7 @@ class PreparedCall:
         # Whether values are in the order of their packers, a new result excepted.
         self._straight = is_straight(order, result)
         self.conflicts = conflicts
+        self.copies = copies
         # Host memory that the kernel writes in place, if packers write other host memory after the kernel.
         self._in_place = in_place
         # Functions that find another library's stream in a value, and the index of that value; -1 is the result.
@@ -151,6 +158,8 @@ class PreparedCall:
         given = self.packers if result.into or result.bound is None else self.packers[:-1]
         self._brought = tuple((k, packer) for k, packer in zip((*order, -1), given, strict=False) if packer.brings)
         self._known_alone = False
+        # Whether the device's own queue adds sums to gradients after the kernel.
+        self.sums = any(leaf.packer.sums for b in bound for leaf in b.leaves)
         self.into = result.into
         # In the object, not in its class, where Python 3.11 looks it up 20 ns more slowly.
         self.guards = False
@@ -194,8 +203,7 @@ class PreparedCall:
                 if found:
                     for dispatch in self.conflicts.copies(found, block, buffers):
                         launch(*dispatch)
-            if self.launcher is not None:
-                launch = partial(self.launcher.launch, launch)
+            launch = self._launch_of(launch)
             try:
                 packed = self.pack(*block)
             except (struct.error, OverflowError) as error:
@@ -213,10 +221,15 @@ class PreparedCall:
     def run_on(self, stream: Stream, values: tuple[Any, ...]) -> Any:
         """Run it as ``run`` does, on a stream."""
         if self.find_stream is None:
-            return self.run(values, stream.launch)
+            out = self.run(values, stream.launch)
+            if self.sums:
+                stream.wait(self.device)
+            return out
         for theirs in self.foreign_streams(values):
             stream.wait(theirs.stream())
         out = self.run(values, stream.launch)
+        if self.sums:
+            stream.wait(self.device)
         for theirs in self.foreign_streams(values):
             theirs.stream().wait(stream)
         return out
@@ -288,12 +301,19 @@ class PreparedCall:
         found = self.conflicts.found(items) if self.conflicts is not None else []
         copies = self.conflicts.copies(found, items, buffers) if self.conflicts is not None and found else []
         every = self.launcher.with_buffer(buffers) if self.launcher is not None else tuple(buffers)
+        every = every if self.copies is None else (*every, self.copies.buffer)
         out = None if self._unwrap is not None else out
         try:
             packed = self.pack(*items)
         except (struct.error, OverflowError) as error:
             raise self._refused(items, error) from None
         return copies, Dispatch(self.kernel, self.groups, self.prefix + packed, every), out
+
+    def behind(self, dispatch: Dispatch | None) -> tuple[Dispatch, ...]:
+        """Return the dispatches that have to follow the recorded one."""
+        if self.copies is None or dispatch is None:
+            return ()
+        return self.copies.dispatches(dispatch.args, dispatch.buffers)
 
     def pending(self, values: tuple[Any, ...]) -> Callable[[], None] | None:
         """Return what a command list has to call once after its first run; None for nothing."""
@@ -326,7 +346,9 @@ class PreparedCall:
 
     def addresses(self, values: tuple[Any, ...]) -> list[Any] | None:
         """Return the block's entries for these arguments; None if data has to be moved or nothing is launched."""
-        if self.kernel is None or self.launcher is not None or not all(packer.lasting for packer in self.packers):
+        if self.kernel is None or self.launcher is not None or self.copies is not None:
+            return None
+        if not all(packer.lasting for packer in self.packers):
             return None
         block: list[Any] = []
         for k, packer in zip((*self.order, -1), self.packers, strict=False):
@@ -355,13 +377,18 @@ class PreparedCall:
             if found:
                 for dispatch in self.conflicts.copies(found, block, buffers):
                     launch(*dispatch)
-        if self.launcher is not None:
-            launch = partial(self.launcher.launch, launch)
+        launch = self._launch_of(launch)
         try:
             packed = self.pack(*block)
         except (struct.error, OverflowError) as error:
             raise self._refused(block, error) from None
         launch(self.kernel, self.groups, self.prefix + packed, buffers)
+
+    def _launch_of(self, launch: Callable[..., None]) -> Callable[..., None]:
+        """Return the function that launches the kernel and what belongs to it by a function like ``Queue.launch``."""
+        if self.copies is not None:
+            launch = partial(self.copies.launch, launch)
+        return launch if self.launcher is None else partial(self.launcher.launch, launch)
 
     def launch_at(self, launch: Callable[..., None], block: list[Any]) -> None:
         """Launch the kernel on memory that other libraries keep alive; ``block`` is as ``addresses`` returns it."""
@@ -371,11 +398,17 @@ class PreparedCall:
         """Run on another library's stream; of several, the first waits for the others, which then wait for it."""
         if not self._others:
             assert self.find_stream is not None
-            return self.run(values, foreign_stream(self.device, self.find_stream(values[self.where])).launch)
+            theirs = foreign_stream(self.device, self.find_stream(values[self.where]))
+            out = self.run(values, theirs.launch)
+            if self.sums:
+                theirs.stream().wait(self.device)
+            return out
         first, *others = self.foreign_streams(values)
         for other in others:
             first.stream().wait(other.stream())
         out = self.run(values, first.launch)
+        if self.sums:
+            first.stream().wait(self.device)
         for other in others:
             other.stream().wait(first.stream())
         return out

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.arguments.differentials import dropping_struct
 from slangpy_rt.arguments.kept import copied
 from slangpy_rt.arguments.live_places import replaced, writes_whole
 from slangpy_rt.arguments.signature import carries_gradients
@@ -183,7 +184,8 @@ class TapedCall:
                 return value, None
 
             live = not params[bound.name].no_diff
-            replaced("", callee.scope, bound, live, values[k], note)
+            dropping = dropping_struct(callee.scope, sig, params[bound.name])
+            replaced(f"{sig}: argument '{bound.name}'", callee.scope, bound, live, values[k], note, dropping)
             if cut:
                 dead[k] = bound, live
         return _Facts(sig, dead)

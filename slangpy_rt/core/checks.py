@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -153,6 +153,31 @@ def short_tracebacks(*names: str) -> Callable[[type[T]], type[T]]:
 def no_memory(where: str, error: MemoryError) -> OutOfMemoryError:
     """Return the OutOfMemoryError for a host array that NumPy could not allocate."""
     return OutOfMemoryError(f"{where}: the host has no memory for this array ({error}); use a smaller one.")
+
+
+@contextlib.contextmanager
+def reading(where: str, file: Path) -> Iterator[None]:
+    """Name the function and the file in errors of a block that reads the file at the caller's path.
+
+    Raises
+    ------
+    BindError
+        If the block raises OSError or ValueError.
+    OutOfMemoryError
+        If it raises MemoryError.
+    """
+    try:
+        yield
+    except BindError:
+        raise
+    except OSError as error:
+        raise BindError(
+            f"{where}: cannot read {in_words(str(file))} ({error.strerror or error}); name another file."
+        ) from None
+    except MemoryError as error:
+        raise no_memory(where, error) from None
+    except ValueError as error:
+        raise BindError(f"{where}: cannot read {in_words(str(file))}: {error}.") from None
 
 
 def write_text(where: str, value: Any, content: str) -> None:

@@ -8,10 +8,10 @@ SLANGPY_RT_DEBUG       0..5: devices, launches, cache, Slang text, target text, 
 SLANGPY_RT_LABELS      1: profilers such as Nsight show each call under its function's name (needs the nvtx package)
 SLANGPY_RT_OVERRIDE    directory of edited kernels (<key>.slang) to use instead of the generated ones
 SLANGPY_RT_SLANG_LIB   path of the Slang library to load
-SLANGPY_RT_COMPILE_IN  Python that runs the Slang compiler in a process of its own (the one that runs this); empty
-                       runs the compiler in this process, which a text that the compiler cannot bear then ends
+SLANGPY_RT_COMPILE_IN  Python that runs Slang, NVRTC and DXC in processes of their own (the one that runs this);
+                       empty runs them in this process, which a text that a compiler cannot bear then ends
 SLANGPY_RT_COMPILE_SECONDS  of a processor that one compilation by Slang may take (60)
-SLANGPY_RT_BUILD_SECONDS  that NVRTC or the C++ compiler may take for one kernel (600)
+SLANGPY_RT_BUILD_SECONDS  that NVRTC, DXC, the C++ compiler or a driver may take for one kernel (600)
 SLANGPY_RT_D3D12_LIB   outside of Windows: path of a library with the functions of d3d12.dll, for the d3d12 device
 SLANGPY_RT_DXC         path of DXC's library, which compiles kernels of the d3d12 device; on Windows slangpy has one
 SLANGPY_RT_CXX         C++ compiler for the cpu device; "zig" for the ziglang wheel

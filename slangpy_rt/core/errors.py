@@ -4,6 +4,7 @@
     ├── BindError(TypeError, ValueError) an argument does not fit the Slang parameter, or a method's own parameter
     ├── ShapeError(ValueError)          shapes do not broadcast, or one is no shape
     ├── CompileError(RuntimeError)      Slang, C++ or CUDA source was refused by a compiler
+    │   └── CompileLimitError           a compiler took longer than it may; users see it as a CompileError
     ├── OutOfBoundsError(IndexError)    a kernel reached outside of an array, on a debug device
     ├── GradientError(ArithmeticError)  derivatives of a function contradict each other
     ├── UnsupportedError                the device lacks a capability, which the message names
@@ -30,6 +31,10 @@ class ShapeError(SlangPyRtError, ValueError):
 
 class CompileError(SlangPyRtError, RuntimeError):
     """A compiler refused source text; the message holds its diagnostics."""
+
+
+class CompileLimitError(CompileError):
+    """A compiler took longer than it may, or was left. Whoever knows the kernel's name adds it, in a CompileError."""
 
 
 class OutOfBoundsError(SlangPyRtError, IndexError):

@@ -240,14 +240,22 @@ class Crew:
         """End the threads, which have no work left. In a forked process, which has none of them, do nothing."""
         if self._process != os.getpid():
             return
-        for _ in range(self._count):
-            self._jobs.put(None)
+        self.dismiss()
         for _ in range(self._count):
             self._ends.get()
 
+    def dismiss(self) -> None:
+        """Let each thread end once it has no work left, without waiting for it."""
+        for _ in range(self._count):
+            self._jobs.put(None)
+
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job()
+            try:
+                job()
+            except BaseException:
+                # It is reported, as of any thread, and the thread goes on: who waits for it would wait for ever.
+                threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
             # No reference to the job is kept while the thread waits for the next one.
             del job
         self._ends.put(None)

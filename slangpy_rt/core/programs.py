@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from slangpy_rt.core.config import child_environment
-from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.errors import CompileError, CompileLimitError
 from slangpy_rt.core.jobs import stoppable
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Programs:
                     _, words = process.communicate(timeout=max(0.0, self._until - time.monotonic()))
                     results.append(Result(process.returncode, words.decode("utf-8", "backslashreplace")))
             except subprocess.TimeoutExpired:
-                raise CompileError(
+                raise CompileLimitError(
                     f"{Path(commands[0][0]).name} took more than {self._seconds:g} s for the code that Slang "
                     "emitted, which is all that one kernel gets (SLANGPY_RT_BUILD_SECONDS). Take the function apart, "
                     "or raise the limit."

@@ -105,16 +105,8 @@ class Mesh:
             raise BindError(f"{where}: {in_words(str(file))} {told}; name another file.")
         if file.suffix.lower() not in READERS:
             return cls(_by_trimesh(where, file))
-        try:
+        with checks.reading(where, file):
             return cls(*read_triangles(file))
-        except OSError as error:
-            raise BindError(
-                f"{where}: cannot read {in_words(str(file))} ({error.strerror or error}); name another file."
-            ) from None
-        except MemoryError as error:
-            raise checks.no_memory(where, error) from None
-        except ValueError as error:
-            raise BindError(f"{where}: cannot read {in_words(str(file))}: {error}.") from None
 
     @classmethod
     def from_trimesh(cls, mesh: Any) -> Mesh:

@@ -115,8 +115,8 @@ class Backward:
             self._call.run(every)
         else:
             self._call.run(every, foreign_stream(device, self._stream(grads)).launch)
-            if device.deterministic:
-                # The device's own queue adds the exact sums to the gradients.
+            if self._call.sums:
+                # The device's own queue adds the sums to the gradients.
                 foreign_stream(device, self._stream(grads)).stream().wait(device)
         return [self._brought(g) if isinstance(g, Tensor) else g for g in gradients]
 

@@ -84,9 +84,13 @@ class PointerCall(PreparedCall):
         known, count = device.foreign_streams, len(values)
 
         def run(values: tuple[Any, ...]) -> Any:
-            if len(values) != count or not alike(*values):
+            # What has no ``data_ptr`` is not a dense tensor, and nested tensors have one.
+            try:
+                places = [v.data_ptr() for v in values if not v.is_nested]
+            except (AttributeError, RuntimeError):
                 return MISS
-            places = [v.data_ptr() for v in values]
+            if not len(places) == len(values) == count or not alike(*values):
+                return MISS
             launch = device.launch
             if stream is not None:
                 for place in places:

@@ -19,8 +19,8 @@ class PointerPacker(Packer):
     Attributes
     ----------
     alike : callable
-        Takes a call's arrays and returns a function that tells whether other arrays have the same signature, or None
-        if there is no such check.
+        Takes a call's arrays and returns a function that tells whether other dense arrays have the same signature, or
+        None if there is no such check.
     """
 
     buffers = 1

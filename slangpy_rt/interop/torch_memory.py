@@ -199,8 +199,8 @@ def current_stream(index: int) -> Callable[[Any], int]:
 
 
 def alike(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
-    """Return what ``same_as`` returns, or None if a tensor requires a gradient: the check ignores ``no_grad``."""
-    same = None if any(v.requires_grad for v in values) else same_as(values)
+    """Return ``_tensor_guard`` of tensors, or None if one requires a gradient: the check ignores ``no_grad``."""
+    same = None if any(v.requires_grad for v in values) else _tensor_guard(values)
     if same is None:
         return None
     # The check does not see tangents.
@@ -210,11 +210,31 @@ def alike(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
 def same_as(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
     """Return a function that tells whether tensors are like these, or None if there is no such function.
 
-    It compares types, shapes, strides, devices and whether gradients are required, but no addresses. It is the check
-    that compiled models make before each call (``torch._C._dynamo.guards``), which some versions of torch lack. The
-    check fails whenever one tensor is given twice, so that is None too.
+    It compares types, shapes, strides, devices and whether gradients are required, but no addresses.
     """
-    if len(set(map(id, values))) < len(values):
+    same = _tensor_guard(values)
+    if same is None:
+        return None
+
+    def check(*values: Any) -> bool:
+        try:
+            for value in values:
+                if value.is_nested or value.layout is not torch.strided:
+                    return False
+        except AttributeError:  # not a tensor
+            return False
+        return same(*values)
+
+    return check
+
+
+def _tensor_guard(values: tuple[torch.Tensor, ...]) -> Callable[..., bool] | None:
+    """Return the check that compiled models make before each call (``torch._C._dynamo.guards``), None without one.
+
+    Some versions of torch lack it, and it fails whenever one tensor is given twice. It reads the strides of each
+    tensor: nested and sparse ones, which have none, end the process in it, and must not be passed.
+    """
+    if len(set(map(id, values))) < len(values) or any(v.is_nested or v.layout is not torch.strided for v in values):
         return None
     # Three tensors: 0.2 us, 1.6 for their signatures.
     try:

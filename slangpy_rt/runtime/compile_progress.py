@@ -9,7 +9,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -22,13 +22,19 @@ _ERASE = "\r\x1b[K"
 
 
 @contextmanager
-def compiling(title: str, device: str) -> Iterator[None]:
-    """Show ``title`` while the block runs, from half a second on; nothing is shown where nobody looks on."""
+def compiling(title: str, device: str, compiler: str) -> Iterator[Callable[[str], None]]:
+    """Show ``title`` while the block runs, from half a second on; nothing is shown where nobody looks on.
+
+    Yields
+    ------
+    callable
+        Takes the name of the compiler that goes on with it.
+    """
     show = _Notebook if _in_notebook() else _Terminal if on_terminal() else None
     if show is None:
-        yield
+        yield _nobody
         return
-    ended, shown = threading.Event(), show(f"compiling {title} for {device}")
+    ended, shown = threading.Event(), show(title, device, compiler)
 
     def wait() -> None:
         if not ended.wait(_QUIET):
@@ -39,7 +45,7 @@ def compiling(title: str, device: str) -> Iterator[None]:
     with suppress(RuntimeError):  # a program that is about to end starts no threads
         waiting.start()
     try:
-        yield
+        yield shown.go_on
     finally:
         ended.set()
         if waiting.is_alive():
@@ -47,11 +53,22 @@ def compiling(title: str, device: str) -> Iterator[None]:
         shown.end(time.perf_counter() - began)
 
 
+def _nobody(compiler: str) -> None:
+    """Show nothing."""
+
+
 class _Terminal:
     """A line on the terminal, which is erased when the last one has ended."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, title: str, device: str, compiler: str) -> None:
+        self._title, self._device, self._compiler = title, device, compiler
+
+    def go_on(self, compiler: str) -> None:
+        with _LOCK:
+            self._compiler = compiler
+            if _LINE and _LINE[-1] is self:
+                self._write(_ERASE)
+                self._draw()
 
     def begin(self) -> None:
         with _LOCK:
@@ -68,10 +85,13 @@ class _Terminal:
 
     def _draw(self) -> None:
         if _LINE:
+            last = _LINE[-1]
             others = f", and {len(_LINE) - 1} more" if len(_LINE) > 1 else ""
+            before, after = "slangpy_rt: compiling ", f" for {last._device} by {last._compiler}{others} ..."
             # What takes two lines could not be erased.
-            room = shutil.get_terminal_size().columns - len(f"slangpy_rt: {others} ...") - 1
-            self._write(f"slangpy_rt: {_LINE[-1]._text[:room]}{others} ...")
+            columns = shutil.get_terminal_size().columns - 1
+            room = max(columns - len(before) - len(after), 0)
+            self._write(f"{before}{last._title[:room]}{after}"[:columns])
 
     @staticmethod
     def _write(text: str) -> None:
@@ -84,15 +104,20 @@ class _Terminal:
 class _Notebook:
     """A line below the cell, which says at the end how long it took."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, title: str, device: str, compiler: str) -> None:
+        self._text, self._compiler = f"compiling {title} for {device}", compiler
         self._handle: Any = None
+
+    def go_on(self, compiler: str) -> None:
+        self._compiler = compiler
+        if self._handle is not None:
+            self._handle.update({"text/plain": f"{self._text} by {compiler} ..."}, raw=True)
 
     def begin(self) -> None:
         from IPython.display import display
 
         show: Any = display
-        self._handle = show({"text/plain": f"{self._text} ..."}, raw=True, display_id=True)
+        self._handle = show({"text/plain": f"{self._text} by {self._compiler} ..."}, raw=True, display_id=True)
 
     def end(self, seconds: float) -> None:
         if self._handle is not None:

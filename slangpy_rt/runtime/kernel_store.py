@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from slangpy_rt.backends.base import Backend, Kernel
 from slangpy_rt.core.cache_entry import Entry
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
-from slangpy_rt.core.errors import BindError, CompileError
+from slangpy_rt.core.errors import BindError, CompileError, CompileLimitError
 from slangpy_rt.core.log import log, milliseconds
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.core.types import Conformances, LayoutField
@@ -75,8 +76,10 @@ class KernelStore:
                 if found is not None:
                     return found
                 # Drivers compile what is loaded: a pipeline of Vulkan may take seconds, also from the disk cache.
-                with compiling(title, self._backend.name):
-                    return self._load(place, source, text, title, info, block, conformances)
+                with compiling(title, self._backend.name, "Slang") as go_on:
+                    return self._load(place, source, text, title, info, block, conformances, go_on)
+            except CompileLimitError as error:
+                raise CompileError(f"{title}: {error}") from None
             finally:
                 with self._lock:
                     self._making.pop(place, None)
@@ -107,24 +110,26 @@ class KernelStore:
         info: KernelInfo,
         block: tuple[LayoutField, ...],
         conformances: Conformances,
+        go_on: Callable[[str], None],
     ) -> Kernel:
+        """Return a kernel from the disk cache, or compiled; ``go_on`` gets the name of each compiler but Slang."""
         key = place[0]
         edited = _override_folder() / f"{key}.slang" if CONFIG.override else None
         if edited is not None and edited.is_file():
             log(3, f"{title}: using {edited}")
-            binary, meta = self._compile(source, edited.read_text(), key, title, info, block, conformances)
-            return self._loaded(place, binary, info, meta)
+            binary, meta = self._compile(source, edited.read_text(), key, title, info, block, conformances, go_on)
+            return self._loaded(place, binary, info, meta, go_on)
         entry = self._entry(key)
         if entry is None:
             with self._cache.lock(key):
                 entry = self._entry(key)
                 if entry is None:
-                    binary, meta = self._compile(source, text, key, title, info, block, conformances)
+                    binary, meta = self._compile(source, text, key, title, info, block, conformances, go_on)
                     named = {"kind": "kernel", "title": title, "device": self._backend.name, "text": text}
                     self._cache.put(key, named | meta, binary)
-                    return self._loaded(place, binary, info, meta)
+                    return self._loaded(place, binary, info, meta, go_on)
         log(3, f"{title}: cache hit {key}")
-        return self._loaded(place, entry.payload, info, entry.meta)
+        return self._loaded(place, entry.payload, info, entry.meta, go_on)
 
     def _entry(self, key: str) -> Entry | None:
         """Return a kernel's entry; None if there is none, or one whose strings are none."""
@@ -136,13 +141,17 @@ class KernelStore:
         )
         return entry if whole else None
 
-    def _loaded(self, place: Place, binary: bytes, info: KernelInfo, meta: dict[str, Any]) -> Kernel:
-        """Load a kernel, one at a time, and keep it."""
+    def _loaded(
+        self, place: Place, binary: bytes, info: KernelInfo, meta: dict[str, Any], go_on: Callable[[str], None]
+    ) -> Kernel:
+        """Load a kernel, and keep it."""
+        go_on(self._backend.compilers[1])
+        kernel = self._backend.load(binary, info)
         with self._lock:
             self._diagnostics.learn(meta.get("strings", ()))
             if meta.get("groups"):
                 self._grouped.add(place[0])
-            return self._kernels.setdefault(place, self._backend.load(binary, info))
+            return self._kernels.setdefault(place, kernel)
 
     def _compile(
         self,
@@ -153,6 +162,7 @@ class KernelStore:
         info: KernelInfo,
         block: tuple[LayoutField, ...],
         conformances: Conformances,
+        go_on: Callable[[str], None],
     ) -> tuple[bytes, dict[str, Any]]:
         """Compile a kernel; return its binary and what its cache entry says of the code."""
         started = time.perf_counter()
@@ -180,6 +190,7 @@ class KernelStore:
                 f"{block} was expected. This is a defect of slangpy_rt."
             )
         log(5, f"{title}:\n{compiled.code.decode('utf-8', 'replace')}")
+        go_on(self._backend.compilers[0])
         binary = self._backend.compile(compiled.code, info.entry)
         log(3, f"{title}: compiled in {milliseconds(started)}, key {key}")
         meta: dict[str, Any] = {"strings": compiled.strings} if source.prints and compiled.strings else {}

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from slangpy_rt.slang.source_map import SourceMap
+
 
 class AutoImport(NamedTuple):
     """A module in ``shaders/`` that every text of a session imports, and the lines that have to precede a text.
@@ -31,6 +33,7 @@ class AutoImport(NamedTuple):
         """Return whether `text` contains one of the names."""
         return re.search(self.names, text) is not None
 
-    def around(self, text: str) -> str:
-        """Return `text` with `head` before it and an ``import`` line after it; its line numbers stay the same."""
-        return f"{self.head}{text}\nimport {self.module};\n"
+    def around(self, source: SourceMap) -> SourceMap:
+        """Return a text with `head` before it and an ``import`` line after it; its line numbers stay the same."""
+        end = len(source.text)
+        return source.edited([(0, 0, self.head), (end, end, f"\nimport {self.module};\n")])

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from slangpy_rt.core.errors import CompileError
+from slangpy_rt.slang.source_map import line_number
 
 # Names from hlsl.meta.slang and core.meta.slang of Slang 2026.12, without those that begin with an underscore. The
 # last lines have names of generic functions, which shaders/interlocked.slang has too.
@@ -48,15 +49,15 @@ def may_declare(code: str) -> bool:
     return any(match[1] not in ("return", "else") for match in _named().finditer(code))
 
 
-def ranked(code: str, name: str, start: int, end: int) -> tuple[int, int, str] | None:
+def ranked(text: str, code: str, name: str, start: int, end: int) -> tuple[int, int, str] | None:
     """Return the edit that gives a function a higher rank than Slang's; None if it needs none.
 
     For ``uint lit(uint x)`` in line 7 the edit inserts ``[OverloadRank(2)]`` and ``#line 7`` on lines before it.
 
     Parameters
     ----------
-    code : str
-        The module's text without comments.
+    text, code : str
+        The module's text, and the same without comments and directives, at equal offsets.
     name : str
         The qualified name of a declaration.
     start, end : int
@@ -71,7 +72,7 @@ def ranked(code: str, name: str, start: int, end: int) -> tuple[int, int, str] |
         return None
     line_start = code.rfind("\n", 0, start) + 1
     # With #line and the spaces, diagnostics keep their lines and columns.
-    return start, start, f"{_RANK}\n#line {code.count(chr(10), 0, start) + 1}\n{' ' * (start - line_start)}"
+    return start, start, f"{_RANK}\n#line {line_number(text, start)}\n{' ' * (start - line_start)}"
 
 
 @cache

@@ -15,10 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
-from slangpy_rt.slang.locate import shader_directory
+from slangpy_rt.slang.locate import shader_header
 
 Functions = Mapping[bytes, re.Match[bytes]]
 
@@ -95,7 +93,7 @@ def with_masks(text: bytes, functions: Functions, reached: Mapping[bytes, int]) 
     except NotUnderstood:
         return b""
     heads = b"".join(part.partition(b"\n")[0] + b";\n" for part in written)
-    return b"".join((b"namespace _spy_wide\n{\n", _header(), structs, heads, *written, b"}\n"))
+    return b"".join((b"namespace _spy_wide\n{\n", shader_header("_spy_masks.hpp"), structs, heads, *written, b"}\n"))
 
 
 def wide_loop(indent: bytes, lane: bytes, body: bytes) -> bytes:
@@ -112,11 +110,6 @@ def wide_loop(indent: bytes, lane: bytes, body: bytes) -> bytes:
         b"%(i)b    const _spy_wide::_spy_A %(lane)b = {_spy_first, 1, _spy_count};\n"
         b"%(body)b%(i)b}\n"
     ) % {b"i": indent, b"lane": lane, b"body": body}
-
-
-@cache
-def _header() -> bytes:
-    return (Path(shader_directory()) / "_spy_masks.hpp").read_bytes()
 
 
 def _parsed(body: bytes) -> tuple[Line, ...]:

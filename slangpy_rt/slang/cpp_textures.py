@@ -7,11 +7,9 @@ long as code that the compiler sees, and lack methods that Slang writes calls to
 from __future__ import annotations
 
 import re
-from functools import cache
-from pathlib import Path
 
 from slangpy_rt.slang.emitted import prelude_end
-from slangpy_rt.slang.locate import shader_directory
+from slangpy_rt.slang.locate import shader_header
 
 _USED = re.compile(rb"\b(?:(?:RW)?Texture\w+(?= ?<)|SamplerState\b)")
 
@@ -21,9 +19,5 @@ def with_textures(code: bytes) -> bytes:
     end = prelude_end(code, "cpp")
     if not _USED.search(code, end):
         return code
-    return code[:end] + _header() + code[end:]
-
-
-@cache
-def _header() -> bytes:
-    return b"\n" + (Path(shader_directory()) / "_spy_textures.hpp").read_bytes()
+    headers = map(shader_header, ("_spy_half.hpp", "_spy_textures.hpp"))
+    return b"".join((code[:end], b"\n", *headers, code[end:]))

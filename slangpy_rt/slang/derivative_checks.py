@@ -1,22 +1,28 @@
 """Refuses derivatives that Slang computes wrongly and that no rebinding mends, with the function's name and line.
 
-- A ``[TreatAsDifferentiable]`` function that writes to a parameter ends Slang's process in a derivative.
-- A function with a backward derivative alone returns 0 in a forward derivative, in place of its value.
+- A ``[TreatAsDifferentiable]`` function that writes to a parameter ends Slang's process in a derivative; one that has
+  the attribute from a macro loses its value.
+- A function with a backward derivative by hand and no forward derivative returns 0 in a forward derivative, in place
+  of its value.
 - A struct that is not ``IDifferentiable`` drops the derivatives of the values that it is made of. Slang reports an
   assignment to its fields, and says nothing of ``P p = {x, y};`` and ``P(x, y)``.
 - A ``property`` with ``[Differentiable]`` accessors ends Slang's process.
 
-Functions are told apart by their names alone, so the functions of one name are refused together.
+Overloads are not told apart: if one is refused, all are. A mention of a type counts as a call of its operators,
+initializers and accessors.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from slangpy_rt.core.errors import CompileError
+from slangpy_rt.slang.corrections.rebinding import rebound
 from slangpy_rt.slang.differentiable_functions import (
     DifferentiableFunction,
     declared_variables,
@@ -26,13 +32,17 @@ from slangpy_rt.slang.differentiable_functions import (
     named_type,
     treated_functions,
 )
+from slangpy_rt.slang.macros import Macro, expanded, macros_of
 from slangpy_rt.slang.statements import walk
-from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, macro_bodies, tokens
+from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, tokens
 
 _DERIVATIVES = re.compile(r"\b(?:bwd_diff|fwd_diff)\b")
-_CALLED = re.compile(r"(?<![\w.])(\w+)\s*\(")
+_PRIMAL = re.compile(r"\bvoid _spy_primal\(.*?^\}", re.S | re.M)
+_CALLED = re.compile(r"(\w+)\s*(?:<[^;{}()]*>)?\s*\(")
 _FORWARD = re.compile(r"\bfwd_diff\s*\(\s*(?:\w+\s*\.\s*)*(\w+)")
 _DETACHED = frozenset(("no_diff", "detach"))
+# Names of functions that are called without a name.
+_NAMELESS = frozenset(("", "operator", "__init", "get", "set", "ref"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,27 @@ class Made:
     line: int
 
 
+class Derivative(NamedTuple):
+    """The derivative by hand of a function.
+
+    Attributes
+    ----------
+    function : str
+        The function's name.
+    kind : str
+        ``"Backward"`` or ``"Forward"``.
+    named : bool
+        Whether an attribute of the function names it; otherwise ``[BackwardDerivativeOf(f)]`` names the function.
+    forward : bool
+        Whether the function's other attributes give it a forward derivative.
+    """
+
+    function: str
+    kind: str
+    named: bool
+    forward: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """A differentiable function: the names that it mentions, and the structs that it makes.
@@ -59,8 +90,10 @@ class Caller:
     ----------
     name : str
         The function's name.
+    keys : frozenset of str
+        The names whose mention may be a call: its own, or for an operator, initializer or accessor those of types.
     mentions : frozenset of str
-        All names in its statements.
+        All names in its statements, and the types of its parameters and its result.
     made : tuple of Made
         Structs that it makes of variables.
     lines : mapping of str to int
@@ -68,6 +101,7 @@ class Caller:
     """
 
     name: str
+    keys: frozenset[str]
     mentions: frozenset[str]
     made: tuple[Made, ...]
     lines: Mapping[str, int]
@@ -85,50 +119,74 @@ class Facts:
         Its differentiable functions.
     treated : mapping of str to int
         Its ``[TreatAsDifferentiable]`` functions that ``rebinding`` leaves as they are, and their lines.
-    backward : frozenset of str
-        Functions with a backward derivative by hand.
-    forward : frozenset of str
-        Functions with a forward derivative, by hand or by the compiler.
+    by_hand : mapping of Derivative to int
+        The numbers of its derivatives by hand.
     structs : mapping of str to tuple of str
         The structs with floating-point fields, and the interfaces that each implements.
+    fields : mapping of str to frozenset of str
+        The names in the types of the fields of each struct.
     """
 
     path: str
     callers: tuple[Caller, ...]
     treated: Mapping[str, int]
-    backward: frozenset[str]
-    forward: frozenset[str]
+    by_hand: Mapping[Derivative, int]
     structs: Mapping[str, tuple[str, ...]]
+    fields: Mapping[str, frozenset[str]]
 
 
-def facts(path: str, text: str) -> Facts:
-    """Return what the derivatives of the functions in a file depend on."""
-    if "ifferentiable" not in text:
-        structs = dict(_structs(tokens(text))) if "struct" in text else {}
-        backward = frozenset(name for name, kind in _by_hand(text) if kind == "Backward")
-        return Facts(path, (), {}, backward, frozenset(), structs)
+def facts(path: str, written: str, macros: Mapping[str, Macro]) -> Facts:
+    """Return what the derivatives of the functions in a file depend on.
+
+    Parameters
+    ----------
+    path, written : str
+        The file and its text.
+    macros : mapping of str to Macro
+        The macros of all files that take part.
+    """
+    text = expanded(written, macros)
+    structs: dict[str, tuple[str, ...]] = {}
+    fields: dict[str, frozenset[str]] = {}
+    owners: list[tuple[int, int, str]] = []
+    for struct in _structs(tokens(text)) if "struct" in text or "extension" in text else ():
+        owners.append((struct.start, struct.end, struct.name))
+        fields[struct.name] = fields.get(struct.name, frozenset()) | struct.types
+        if struct.floats:
+            structs[struct.name] = (*structs.get(struct.name, ()), *struct.bases)
     callers = []
     for function in differentiable_functions(text)[0]:
-        callers.append(_caller(text, function))
-    treated = {f.name.text: _line(text, f.name.start) for f in treated_functions(text) if not f.end}
-    structs = {}
-    for start, end in [(0, len(text)), *macro_bodies(text)]:
-        for name, bases in _structs(tokens(text, start, end)):
-            structs[name] = (*structs.get(name, ()), *bases)
-    by_hand = list(_by_hand(text))
-    backward = frozenset(name for name, kind in by_hand if kind == "Backward")
-    forward = frozenset(name for name, kind in by_hand if kind == "Forward")
-    return Facts(path, tuple(callers), treated, backward, forward | {c.name for c in callers}, structs)
+        owner = [name for start, end, name in owners if start < function.start < end][-1:]
+        callers.append(_caller(text, function, owner))
+    left = rebound(written) if "TreatAsDifferentiable" in text else ""
+    left = expanded(left, {**macros, **macros_of([left])})
+    treated = {f.name.text: _line(left, f.name.start) for f in treated_functions(left)}
+    by_hand = Counter(_by_hand(text))
+    return Facts(path, tuple(callers), treated, by_hand, structs, fields)
 
 
-def check_accessors(path: str, text: str) -> None:
-    """Refuse a property with a differentiable accessor, which ends Slang's process.
+def check_accessors(files: Sequence[tuple[str, str]], defines: Iterable[tuple[str, str]] = ()) -> None:
+    """Refuse properties with differentiable accessors, which end Slang's process.
+
+    Parameters
+    ----------
+    files : sequence of (str, str)
+        Path and text of each file that takes part.
+    defines : iterable of (str, str)
+        Macros that are defined for all texts.
 
     Raises
     ------
     CompileError
         If there is one; the message has the property's name and line.
     """
+    if any("property" in text for _, text in files) and any("Differentiable" in text for _, text in files):
+        macros = macros_of([text for _, text in files], defines)
+        for path, text in files:
+            _check_accessors(path, expanded(text, macros))
+
+
+def _check_accessors(path: str, text: str) -> None:
     items = tokens(text) if "property" in text and "Differentiable" in text else []
     for at, item in enumerate(items):
         if item.text != "property":
@@ -170,33 +228,35 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
     structs: dict[str, tuple[str, ...]] = {}
     for file in known:
         for caller in file.callers:
-            callers.setdefault(caller.name, []).append((file.path, caller))
+            for key in caller.keys:
+                callers.setdefault(key, []).append((file.path, caller))
         treated |= {name: (file.path, line) for name, line in file.treated.items()}
         for name, bases in file.structs.items():
             structs[name] = (*structs.get(name, ()), *bases)
-    one_way = frozenset().union(*(f.backward for f in known)).difference(*(f.forward for f in known))
-    one_way = one_way if "fwd_diff" in kernel else frozenset()
+    one_way = _one_way(known) if "fwd_diff" in kernel else frozenset()
     if not treated and not one_way and not any(caller.made for file in known for caller in file.callers):
         return
     # A generated kernel differentiates ``_spy_primal``, which calls the function.
-    called = _CALLED.findall(kernel) if "fwd_diff(_spy_primal)" in kernel else _FORWARD.findall(kernel)
+    primal = _PRIMAL.search(kernel)
+    called = _CALLED.findall(primal[0]) if primal else _FORWARD.findall(kernel)
     alone = (
         "has a backward derivative alone: in forward derivatives, Slang 2026.12 takes 0 for its value and tangent. "
         "Write a [ForwardDerivativeOf({0})] function, or make '{0}' [Differentiable] too."
     )
     for name in sorted(one_way.intersection(called)):
         raise CompileError(f"'{name}' {alone.format(name)}")
-    for path, caller in _reached(called, callers) if one_way else ():
+    for path, caller in _reached(called, callers, known) if one_way else ():
         for name in sorted(caller.mentions & one_way):
             where = f"{path}:{caller.lines.get(name, 0)}: {caller.name}"
             raise CompileError(f"{where} calls '{name}', which {alone.format(name)}")
-    for path, caller in _reached(re.findall(r"\w+", kernel), callers):
+    for path, caller in _reached(re.findall(r"\w+", kernel), callers, known):
         for name in sorted(caller.mentions & treated.keys() - {caller.name}):
             place, line = treated[name]
             raise CompileError(
                 f"{path}:{caller.lines.get(name, 0)}: {caller.name} calls '{name}' ({place}:{line}), which is "
-                "[TreatAsDifferentiable] and writes to a parameter: Slang 2026.12 loses its values in "
-                "derivatives. Make it [Differentiable], and detach(...) the values without gradients."
+                "[TreatAsDifferentiable] and writes to a parameter, or has the attribute from a macro: Slang 2026.12 "
+                "loses its values in derivatives. Make it [Differentiable], and detach(...) the values without "
+                "gradients."
             )
         for made in caller.made:
             if made.type in structs and not any("Differentiable" in base for base in structs[made.type]):
@@ -207,18 +267,42 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
                 )
 
 
+def _one_way(files: Sequence[Facts]) -> frozenset[str]:
+    """Return the names of functions that may have a backward derivative by hand, and no forward derivative."""
+    missing: Counter[str] = Counter()
+    elsewhere: Counter[str] = Counter()
+    differentiable = Counter(caller.name for file in files for caller in file.callers)
+    for derivative, count in [item for file in files for item in file.by_hand.items()]:
+        name, kind, named, forward = derivative
+        if kind == "Forward":
+            missing[name] -= 0 if named and forward else count
+        elif not named:
+            elsewhere[name] += count
+        elif forward:
+            differentiable[name] -= count
+        else:
+            missing[name] += count
+    # The compiler makes the forward derivatives of [Differentiable] functions.
+    for name, count in elsewhere.items():
+        missing[name] += max(0, count - differentiable[name])
+    return frozenset(name for name, count in missing.items() if count > 0)
+
+
 def _reached(
-    names: Iterable[str], callers: Mapping[str, Sequence[tuple[str, Caller]]]
+    names: Iterable[str], callers: Mapping[str, Sequence[tuple[str, Caller]]], files: Sequence[Facts]
 ) -> Iterator[tuple[str, Caller]]:
     """Yield the file and the facts of each differentiable function of a name, and of those that they mention."""
-    waiting = list(callers.keys() & set(names))
+    waiting = list(set(names))
     seen = set(waiting)
     while waiting:
-        for path, caller in callers[waiting.pop()]:
+        name = waiting.pop()
+        fresh = {word for file in files for word in file.fields.get(name, ())}
+        for path, caller in callers.get(name, ()):
             yield path, caller
-            fresh = caller.mentions & callers.keys() - seen
-            seen |= fresh
-            waiting += fresh
+            fresh |= caller.mentions
+        fresh -= seen
+        seen |= fresh
+        waiting += fresh
 
 
 def has_derivatives(kernel: str) -> bool:
@@ -226,16 +310,17 @@ def has_derivatives(kernel: str) -> bool:
     return _DERIVATIVES.search(kernel) is not None
 
 
-def _caller(text: str, function: DifferentiableFunction) -> Caller:
+def _caller(text: str, function: DifferentiableFunction, owner: Sequence[str]) -> Caller:
     variables = {p.name: p for p in function.parameters}
-    mentions: set[str] = set()
+    types = {word for v in function.parameters for word in _words(v.type)} | _words(function.returns)
+    keys = frozenset((owner or types) if function.name in _NAMELESS else (function.name,))
+    mentions = types | set(owner)
     lines: dict[str, int] = {}
     made: list[Made] = []
     for statement in walk(function.body):
         variables |= {v.name: v for v in declared_variables(statement.items)}
         for item in statement.items:
             if item.kind == "word" and item.text not in lines:
-                mentions.add(item.text)
                 lines[item.text] = _line(text, item.start)
         active = {
             v.name for v in variables.values() if v.differentiable and v.kind in ("scalar", "composite", "unknown")
@@ -244,7 +329,9 @@ def _caller(text: str, function: DifferentiableFunction) -> Caller:
             words = {i.text for i in items}
             if words & active and not words & _DETACHED:
                 made.append(Made(type_, _line(text, start)))
-    return Caller(function.name, frozenset(mentions), tuple(made), lines)
+    return Caller(
+        function.name or "an operator or accessor", keys, frozenset(mentions | lines.keys()), tuple(made), lines
+    )
 
 
 def _made(items: tuple[Token, ...], returns: str) -> Iterator[tuple[str, int, tuple[Token, ...]]]:
@@ -266,31 +353,53 @@ def _made(items: tuple[Token, ...], returns: str) -> Iterator[tuple[str, int, tu
             yield before.text, item.start, inside
 
 
-def _by_hand(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the name of each function with a derivative by hand, and ``"Backward"`` or ``"Forward"``."""
+def _by_hand(text: str) -> Iterator[Derivative]:
+    """Yield the derivatives by hand of a text."""
     items = tokens(text) if "Derivative" in text else []
     for at, item in enumerate(items):
         match = re.fullmatch(r"(Backward|Forward)Derivative(Of)?", item.text)
         if match is None or items[at - 1].text not in ("[", ",") or at + 2 >= len(items):
             continue
-        if match[2]:
-            # The last word of ``S.f``.
-            with suppress(UnbalancedBrackets):
-                yield items[closing(items, at + 1) - 1].text, match[1]
-        else:
-            after = at + 1
-            with suppress(UnbalancedBrackets):
-                while after < len(items) and items[after].text not in ("]",):
-                    after = closing(items, after) + 1 if items[after].text == "(" else after + 1
-                while after + 1 < len(items) and items[after + 1].text == "[":
-                    after = closing(items, after + 1)
-                opening = next((k for k in range(after, len(items)) if items[k].text in "(;{"), 0)
-                if opening and items[opening].text == "(":
-                    yield name_before(items, opening), match[1]
+        with suppress(UnbalancedBrackets):
+            if match[2]:
+                yield Derivative(name_before(items, closing(items, at + 1)), match[1], False, False)
+                continue
+            first, after = _attributes(items, at)
+            opening = next((k for k in range(after, len(items)) if items[k].text in "(;{"), 0)
+            if opening and items[opening].text == "(":
+                words = {i.text for i in items[first:after]}
+                yield Derivative(
+                    name_before(items, opening), match[1], True,
+                    not words.isdisjoint(("Differentiable", "ForwardDifferentiable", "ForwardDerivative")),
+                )  # fmt: skip
 
 
-def _structs(items: list[Token]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each struct with floating-point fields, and each extension, with the interfaces that it implements."""
+def _attributes(items: Sequence[Token], at: int) -> tuple[int, int]:
+    """Return the indices of the first bracket of the attributes around index `at`, and after the last one."""
+    first = at
+    depth = 1
+    while first and (depth or items[first - 1].text == "]"):
+        first -= 1
+        depth += (items[first].text in ")]") - (items[first].text in "([")
+    after = first
+    while after < len(items) and items[after].text == "[":
+        after = closing(items, after) + 1
+    return first, after
+
+
+class _Struct(NamedTuple):
+    """A struct, or an extension of one: the interfaces that it implements, and the names in its fields' types."""
+
+    name: str
+    start: int
+    end: int
+    bases: tuple[str, ...]
+    types: frozenset[str]
+    floats: bool
+
+
+def _structs(items: Sequence[Token]) -> Iterator[_Struct]:
+    """Yield the structs and extensions; an extension counts as one with floating-point fields."""
     for at, item in enumerate(items):
         if item.text not in ("struct", "extension") or at + 1 >= len(items) or items[at + 1].kind != "word":
             continue
@@ -299,23 +408,25 @@ def _structs(items: list[Token]) -> Iterator[tuple[str, tuple[str, ...]]]:
         if opening < 0 or items[opening].text == ";":
             continue
         bases = tuple(i.text for i in items[at + 2 : opening] if i.kind == "word")
-        if item.text == "extension":
-            yield name, bases
-            continue
         try:
             close = closing(items, opening)
         except UnbalancedBrackets:
             continue
-        index, fields = opening + 1, False
+        index, floats = opening + 1, item.text == "extension"
+        types: set[str] = set()
         while index < close:
             if items[index].text in "([{":
                 index = closing(items, index)
             type_, after = named_type(items, index)
             if type_ and after + 1 < close and items[after].kind == "word" and items[after + 1].text in ";,=[":
-                fields |= kind_of(type_) in ("scalar", "composite") and items[index - 1].text != "no_diff"
+                floats |= kind_of(type_) in ("scalar", "composite") and items[index - 1].text != "no_diff"
+                types |= _words(type_)
             index += 1
-        if fields:
-            yield name, bases
+        yield _Struct(name, items[at].start, items[close].end, bases, frozenset(types), floats)
+
+
+def _words(type_: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]\w*", type_))
 
 
 def _line(text: str, offset: int) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from slangpy_rt.slang.places import Writer
 from slangpy_rt.slang.statements import Block, parse_block
 from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, macro_bodies, tokens
 
@@ -26,6 +27,7 @@ _OPAQUE = re.compile(
     r"\w*(?:Buffer|Texture|Sampler|Sampler\w+|RayQuery|HitObject|AccelerationStructure|Tensor|TensorView|Ptr"
     r"|Handle|Atomic|CoopMat|CoopVec)\w*"
 )
+_WRITES = re.compile(r"\b(?:in)?out\b|\bmutating\b")
 _FIXED = frozenset(("const", "uniform", "static", "ref", "__ref", "__constref", "constref", "borrow"))
 _MODIFIERS = _FIXED.union(
     (
@@ -122,6 +124,10 @@ class DifferentiableFunction:
         Its parameters.
     body : Block
         Its statements.
+    owner : str
+        The struct or extended type that it is a method of; empty without one.
+    mutating : bool
+        Whether it may assign the fields of its object.
     """
 
     name: str
@@ -129,6 +135,8 @@ class DifferentiableFunction:
     returns: str
     parameters: tuple[Variable, ...]
     body: Block
+    owner: str = ""
+    mutating: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,23 +186,44 @@ def treated_functions(text: str) -> Iterator[TreatedFunction]:
                         yield found
 
 
-def writing_functions(text: str) -> set[str]:
-    """Return the names of functions that write to a parameter or, ``[mutating]``, to their object."""
-    found: set[str] = set()
+def writing_functions(text: str) -> Iterator[tuple[str, Writer]]:
+    """Yield the functions that write to a parameter or, ``[mutating]``, to their object."""
     for start, end in [(0, len(text)), *macro_bodies(text)]:
-        items = tokens(text, start, end) if re.search(r"\b(?:in)?out\b|\bmutating\b", text[start:end]) else []
+        items = tokens(text, start, end) if _WRITES.search(text, start, end) else []
+        seen: set[int] = set()
         for at, item in enumerate(items):
+            opening = -1
             if item.text in ("out", "inout") and items[at - 1].text in ("(", ",", ":", "no_diff", "in", "const"):
-                found.add(_function_of(items, at))
+                opening = _opening_before(items, at)
             elif item.text == "mutating" and items[at - 1].text in ("[", ","):
-                heads = (k for k in range(at, len(items)) if items[k].text == "(")
-                head = next(heads, 0)
-                found.add(name_before(items, head))
-    return found - {""}
+                opening = next((k for k in range(at, len(items)) if items[k].text in "({;"), -1)
+            if opening < 0 or items[opening].text != "(" or opening in seen or not name_before(items, opening):
+                continue
+            seen.add(opening)
+            mutating = any(i.text == "mutating" for i in _attributes_before(items, opening))
+            with suppress(UnbalancedBrackets):
+                listed = list(_split(items[opening + 1 : closing(items, opening)]))
+                written = frozenset(
+                    n for n, part in enumerate(listed) if any(t.text in ("out", "inout") for t in part)
+                )
+                needed = sum(all(t.text != "=" for t in part) for part in listed)
+                yield name_before(items, opening), Writer(written, len(listed), needed, mutating)
 
 
-def struct_fields(text: str) -> Iterator[Variable]:
-    """Yield the fields of the structs in a text."""
+def type_aliases(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names that ``typealias`` and ``typedef`` give to types, and the types without spaces."""
+    items = tokens(text) if "typealias" in text or "typedef" in text else []
+    for at, item in enumerate(items):
+        if item.text == "typealias" and at + 3 < len(items) and items[at + 2].text == "=":
+            end = next((k for k in range(at, len(items)) if items[k].text == ";"), at)
+            yield items[at + 1].text, "".join(i.text for i in items[at + 3 : end])
+        elif item.text == "typedef":
+            variables = list(declared_variables(items[at + 1 : at + 40]))
+            yield from ((variable.name, variable.type) for variable in variables[:1])
+
+
+def struct_fields(text: str) -> Iterator[tuple[str, Variable]]:
+    """Yield the fields of the structs in a text, each after its struct's name."""
     items = tokens(text) if "struct" in text else []
     for at, item in enumerate(items):
         if item.text != "struct":
@@ -210,7 +239,7 @@ def struct_fields(text: str) -> Iterator[Variable]:
                     index = closing(items, index)
                     start = index + 1 if items[index].text == "}" else start
                 elif items[index].text == ";":
-                    yield from declared_variables(items[start : index + 1])
+                    yield from ((items[at + 1].text, f) for f in declared_variables(items[start : index + 1]))
                     start = index + 1
                 index += 1
 
@@ -273,6 +302,7 @@ def kind_of(type_: str) -> str:
 
 def _collect(items: Sequence[Token], found: list[DifferentiableFunction], unreadable: list[tuple[str, int]]) -> None:
     at = 0
+    owners = _owners(items)
     while at < len(items):
         if items[at].text != "[" or not any(t.text in _ATTRIBUTES for t in items[at + 1 : at + 12]):
             at += 1
@@ -289,21 +319,35 @@ def _collect(items: Sequence[Token], found: list[DifferentiableFunction], unread
                 continue
             for accessor, inner in _bodies(items, opening):
                 block = parse_block(items, inner)
-                function = DifferentiableFunction(
-                    name or accessor, items[at].start, returns, parameters if not accessor else (), block
-                )
-                found.append(function)
+                owner = next((name for name, first, last in reversed(owners) if first < at < last), "")
+                words = {item.text for item in items[at:opening]}
+                changes = "mutating" in words or accessor in ("set", "ref") or name == "__init"
+                given = parameters if not accessor else ()
+                start = items[at].start
+                found.append(DifferentiableFunction(name or accessor, start, returns, given, block, owner, changes))
             at = closing(items, opening) + 1
         except UnbalancedBrackets:
             unreadable.append((name, items[at].start))
             at += 1
 
 
+def _owners(items: Sequence[Token]) -> list[tuple[str, int, int]]:
+    """Return each struct and extension with a body, and the indices of its braces, in source order."""
+    found = []
+    for at, item in enumerate(items[:-1]):
+        if item.text in ("struct", "extension", "class") and items[at + 1].kind == "word":
+            opening = next((k for k in range(at, len(items)) if items[k].text in "{;"), -1)
+            if opening >= 0 and items[opening].text == "{":
+                with suppress(UnbalancedBrackets):
+                    found.append((items[at + 1].text, opening, closing(items, opening)))
+    return found
+
+
 def _treated(items: Sequence[Token], at: int) -> TreatedFunction | None:
     opening = next((k for k in range(at, -1, -1) if items[k].text == "["), 0)
     close = closing(items, opening)
     start = close + 1
-    while items[start].text == "[":
+    while start < len(items) and items[start].text == "[":
         start = closing(items, start) + 1
     name, returns, parameters, brace = _head(items, start)
     index = next((k for k in range(start, len(items)) if items[k].text == name), 0)
@@ -386,7 +430,7 @@ def _parameters(items: Sequence[Token], modern: bool) -> Iterator[Variable]:
                 at = close + 1
         if not name or not type_:
             continue
-        fixed = not words.isdisjoint(_FIXED)
+        fixed = not words.isdisjoint(_FIXED) or (modern and "inout" not in words and "out" not in words)
         yield Variable(name, kind_of(type_), type_, not fixed, "out" not in words, "no_diff" not in words)
 
 
@@ -445,12 +489,20 @@ def name_before(items: Sequence[Token], at: int) -> str:
     return items[at].text if at >= 0 and items[at].kind == "word" else ""
 
 
-def _function_of(items: Sequence[Token], at: int) -> str:
-    """Return the name of the function in whose parameter list index `at` lies."""
+def _opening_before(items: Sequence[Token], at: int) -> int:
+    """Return the index of the parenthesis in which index `at` lies; -1 if it lies in another bracket."""
     depth = 0
     while at >= 0:
         depth += (items[at].text in ")]}") - (items[at].text in "([{")
         if depth < 0:
-            return name_before(items, at) if items[at].text == "(" else ""
+            return at if items[at].text == "(" else -1
         at -= 1
-    return ""
+    return -1
+
+
+def _attributes_before(items: Sequence[Token], opening: int) -> Sequence[Token]:
+    """Return the tokens of a declaration before its parameters, whose parenthesis is at index `opening`."""
+    start = opening
+    while start > 0 and items[start - 1].text not in (";", "{", "}"):
+        start -= 1
+    return items[start:opening]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from typing import Any
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.paths import resolved
 from slangpy_rt.slang import _abi
-from slangpy_rt.slang.corrections.rebinding import rebound
+from slangpy_rt.slang.corrections.rebinding import rebinding_edits
 from slangpy_rt.slang.files import decoded, names_files, reachable, read_file
 from slangpy_rt.slang.shader_modules import is_ours
+from slangpy_rt.slang.source_map import SourceMap
 
 # SLANG_FAIL and SLANG_E_NOT_FOUND, SLANG_E_NOT_IMPLEMENTED, SLANG_E_NO_INTERFACE of slang.h.
 _FAIL, _NOT_FOUND = 0x80004005 - (1 << 32), 0x82000005 - (1 << 32)
@@ -31,16 +32,19 @@ _IDENTIFIERS = frozenset(_abi.IDENTIFIERS.values())
 
 
 class FileSystem:
-    """An object that Slang calls for each file; it exists as long as the library, and counts no references.
+    """An object that Slang calls for each file. It exists as long as a Slang session has a reference to it.
 
     Parameters
     ----------
     native : ctypes.CDLL
         The loaded compiler, which makes the objects that hold results.
+    add_source : callable
+        A function that takes the path and the map of each text that is passed on.
     """
 
-    def __init__(self, native: ctypes.CDLL) -> None:
+    def __init__(self, native: ctypes.CDLL, add_source: Callable[[str, SourceMap], None]) -> None:
         self._native = native
+        self._add_source = add_source
         self._folders: tuple[str, ...] = ()
         own = {
             name: slot for name, (slot, _, _) in _abi.METHODS.items() if name.partition(".")[0] in _abi.IDENTIFIERS
@@ -84,12 +88,17 @@ class FileSystem:
     def queryInterface(self, identifier: int, out: int) -> int:
         found = self.castAs(identifier)
         _write(out, found)
+        if found:
+            self.addRef()
         return 0 if found else _NO_INTERFACE
 
+    # Slang's references are references of Python: a session that is collected with this object still calls it.
     def addRef(self) -> int:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         return 1
 
     def release(self) -> int:
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(self))
         return 1
 
     def castAs(self, identifier: int) -> int:
@@ -107,7 +116,9 @@ class FileSystem:
             except CompileError:  # the session reports it
                 return self._blob(data, out)
             others = reachable(file, text, self._folders) if names_files(text) else []
-            data = rebound(text, (other for _, other in others)).encode()
+            source = SourceMap.of(text).edited(rebinding_edits(text, (other for _, other in others)))
+            self._add_source(file, source)
+            data = source.text.encode()
         return self._blob(data, out)
 
     def getFileUniqueIdentity(self, path: bytes, out: int) -> int:

@@ -1,6 +1,6 @@
 """The Slang compiler as a shared library: loaded once, with one global session, and one lock for all calls.
 
-The functions here convert results of its calls to ComPtr objects or exceptions. Nothing here reads Slang text.
+Results of its calls become ComPtr objects or exceptions here. Nothing here reads Slang text.
 """
 
 from __future__ import annotations
@@ -18,22 +18,19 @@ from slangpy_rt.slang.com import ComPtr, Out, load_library
 from slangpy_rt.slang.emitted import SHORTER
 from slangpy_rt.slang.file_system import FileSystem
 from slangpy_rt.slang.locate import find_library, library_version
+from slangpy_rt.slang.messages import with_users_lines
 from slangpy_rt.slang.module_images import ModuleImages
+from slangpy_rt.slang.source_map import SourceMap
 
 _NO_CACHE = DiskCache(None, 0)
+# Texts that messages can be about.
+_MOST_SOURCES = 1024
 # Warnings about attributes that ``Session`` renames by macros: ``[shader("vertex")]`` becomes ``[_spy_shader(...)]``.
 _HIDDEN = re.compile(
     r"^warning\[E31000\]: unknown attribute\n(?:(?!(?:error|warning|note)\[).*\n)*?.*attribute '_spy_\w+'\n-+'\n*",
     re.M,
 )
 
-# A line that Slang quotes, with its number, and the marks below it.
-_QUOTED = re.compile(r"^( *(\d+) \| )(.*)$")
-# The line before a quoted one, with the file's name, the line's number and the column.
-_PLACE = re.compile(r"^( *-+>? .*:\d+:)(\d+)$")
-_WORD = re.compile(r"\w+")
-_CARETS = re.compile(r"\^+|~+")
-_MARK = re.compile(r"^( *\| )( *\S.*)$")
 # Types that files for slang-torch and SlangPy name without the prefix ``_spy_``, which macros and aliases add.
 _PREFIXED = re.compile(
     r"\b_spy_((?:Diff)?TensorView|TorchTensor|AtomicAdd|IDiffTensorWrapper|I(?:RW|W)?(?:Diff)?Tensor)\b"
@@ -91,6 +88,7 @@ class Library:
         self._path = path
         self._native: ctypes.CDLL | None = None
         self._root: ComPtr | None = None
+        self._sources: dict[str, SourceMap] = {}
         # Session objects whose last user is gone; ``open`` and ``close``, which hold the lock, release them.
         self.dropped: deque[ComPtr] = deque()
 
@@ -105,7 +103,7 @@ class Library:
     @cached_property
     def files(self) -> FileSystem:
         """The file system from which sessions read imported and included files."""
-        return FileSystem(self.native)
+        return FileSystem(self.native, self.add_source)
 
     @cached_property
     def version(self) -> str:
@@ -135,7 +133,7 @@ class Library:
                 )
                 out = Out()
                 status = self.native.slang_createGlobalSession2(ctypes.byref(desc), out.ref)
-                root = taken(status, out, Out(), "start the Slang compiler")
+                root = self.taken(status, out, Out(), "start the Slang compiler")
                 self._check_version(root)
                 self._root = root
             return self._root
@@ -149,6 +147,51 @@ class Library:
             if root is not None:
                 root.close()
 
+    def add_source(self, path: str, source: SourceMap) -> None:
+        """Keep the map of a text that a session reads, for messages about it."""
+        self._sources.pop(path, None)
+        self._sources[path] = source
+        if len(self._sources) > _MOST_SOURCES:
+            del self._sources[next(iter(self._sources))]
+
+    def taken(self, status: int, out: Out, note: Out, what: str) -> ComPtr:
+        """Return the object that a call of the compiler created.
+
+        Parameters
+        ----------
+        status : int
+            The result of the call; negative if it failed.
+        out, note : Out
+            The out parameters that received the object and the compiler's messages.
+        what : str
+            What the compiler was asked to do, for the error message: ``"link kernel_1"``.
+
+        Raises
+        ------
+        CompileError
+            If the call failed or created no object.
+        """
+        found = out.take()
+        if status < 0 or found is None:
+            raise self.failure(note, what)
+        note.bytes()
+        return found
+
+    def failure(self, note: Out, what: str, own: tuple[tuple[str, SourceMap], ...] = ()) -> CompileError:
+        """Return an error with the compiler's messages, which begins with ``Slang could not`` and `what`.
+
+        Parameters
+        ----------
+        note : Out
+            The compiler's messages.
+        what : str
+            What the compiler was asked to do.
+        own : tuple of (str, SourceMap)
+            Paths and maps of texts besides those of ``add_source``.
+        """
+        text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
+        return _error(with_users_lines(text, (*self._sources.items(), *own)), what)
+
     @staticmethod
     def _check_version(root: ComPtr) -> None:
         tag = root.call("IGlobalSession.getBuildTagString").decode()
@@ -158,41 +201,11 @@ class Library:
             raise UnsupportedError(f"Slang {tag} is too old; expected {wanted} or newer: upgrade slangpy.")
 
 
-def taken(status: int, out: Out, note: Out, what: str) -> ComPtr:
-    """Return the object that a call of the compiler created.
-
-    Parameters
-    ----------
-    status : int
-        The result of the call; negative if it failed.
-    out, note : Out
-        The out parameters that received the object and the compiler's messages.
-    what : str
-        What the compiler was asked to do, for the error message: ``"link kernel_1"``.
-
-    Raises
-    ------
-    CompileError
-        If the call failed or created no object.
-    """
-    found = out.take()
-    if status < 0 or found is None:
-        raise failure(note, what)
-    note.bytes()
-    return found
-
-
-def failure(note: Out, what: str, source: str = "", written: str = "") -> CompileError:
-    """Return an error with the compiler's messages, which begins with ``Slang could not`` and `what`.
-
-    Lines of ``source`` that they quote are indented as they are there. Where ``written`` is the user's text of the
-    same lines, its lines are quoted.
-    """
-    text = note.bytes().rstrip(b"\0").decode(errors="replace").strip()
+def _error(text: str, what: str) -> CompileError:
     # This message only repeats the ones above it, so it is cut off.
     text = text.partition("\nerror[E39999]: import failed due to compilation error")[0]
     text = text.replace("_spy_AtomicElement", "Atomic")
-    text = _PREFIXED.sub(r"\1", _HIDDEN.sub("", _indented(text, source, written) if source else text))
+    text = _PREFIXED.sub(r"\1", _HIDDEN.sub("", text))
     text += "".join(f"\n{said}" for name, said in _NEEDED.items() if f"see call to '{name}'" in text)
     if _NOT_EMITTED in text and re.search(r"Interlocked|[Aa]tomic", text) and what.endswith("for cpp"):
         text = f"{_ABORTED.sub('', text).partition(chr(10) * 2)[0]}\n{_NO_CPP}"
@@ -210,56 +223,3 @@ def failure(note: Out, what: str, source: str = "", written: str = "") -> Compil
     message = f"Slang could not {what}:\n{text or 'it gave no reason.'}"
     # What cannot be encoded, as in a folder's name that is not UTF-8, cannot be printed.
     return CompileError(message.encode("utf-8", "backslashreplace").decode())
-
-
-def _indented(text: str, source: str, written: str = "") -> str:
-    """Return the compiler's messages with quoted lines as the source has them: Slang leaves out the indentation.
-
-    A line that differs in the user's text, as one with ``uniform`` does, is quoted from there.
-    """
-    lines, users = source.expandtabs(4).splitlines(), written.expandtabs(4).splitlines()
-    pad, moved, header = "", ("", ""), -1
-    found: list[str] = []
-    for line in text.splitlines():
-        if quoted := _QUOTED.match(line):
-            place = int(quoted[2]) - 1
-            same = [lines[place]] if place < len(lines) else []
-            # A text may stand behind lines of our own, which its line numbers do not count.
-            same = [each for each in (*same, *lines) if each.split() == quoted[3].split()]
-            here, there = (len(each) - len(each.lstrip()) for each in (quoted[3], same[0] if same else quoted[3]))
-            pad = " " * (there - here)
-            shown = f"{pad}{quoted[3]}"
-            own = users[place] if same and place < len(users) else ""
-            moved = (shown, own) if own.split() != quoted[3].split() and _is_edited(shown, own) else ("", "")
-            found.append(f"{quoted[1]}{moved[1] or shown}")
-        elif mark := _MARK.match(line):
-            marks = f"{pad}{mark[2]}"
-            new = _moved(marks, *moved)
-            if new != marks and header >= 0:
-                # The column of the user's line.
-                start, column = _PLACE.match(found[header]).groups()  # type: ignore[union-attr]
-                found[header] = f"{start}{int(column) + len(new) - len(marks)}"
-            header = -1
-            found.append(f"{mark[1]}{new}")
-        else:
-            header = len(found) if _PLACE.match(line) else header
-            found.append(line)
-    return "\n".join(found)
-
-
-def _is_edited(ours: str, users: str) -> bool:
-    """Tell whether a line of ours was made of a user's: they have most of their words in common."""
-    words = _WORD.findall(users)
-    return bool(words) and 2 * sum(word in ours for word in words) > len(words)
-
-
-def _moved(marks: str, ours: str, users: str) -> str:
-    """Return marks below a line of ours as marks below the user's line: at the same word, nearest to its place."""
-    carets = _CARETS.search(marks)
-    if not users or carets is None:
-        return marks
-    word, at = ours[carets.start() : carets.end()], carets.start()
-    places = [k for k in range(len(users)) if word and users.startswith(word, k)]
-    if not places:
-        return marks
-    return " " * min(places, key=lambda k: abs(k - at)) + marks[carets.start() :]

@@ -6,7 +6,7 @@ and the compiler is found without being loaded.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -106,3 +106,9 @@ def shaders() -> Shaders:
     folder = Path(shader_directory())
     files = (*folder.glob("*.slang"), *folder.glob("*.hpp"))
     return Shaders(frozenset(file.stem for file in files), str((folder / "slangpy_rt.slang").resolve()))
+
+
+@cache
+def shader_header(name: str) -> bytes:
+    """Return the text of a C++ or CUDA header in ``shaders/``."""
+    return (Path(shader_directory()) / name).read_bytes()

@@ -19,8 +19,9 @@ from slangpy_rt.core.target import Target
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.flags import parse_flags
-from slangpy_rt.slang.library import Library, failure, taken
+from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.module_info import files_of
+from slangpy_rt.slang.source_map import SourceMap
 from slangpy_rt.slang.text import RESERVED
 
 FORMATS = {
@@ -94,7 +95,7 @@ class NativeSession:
             raise UnsupportedError("this Slang session is closed; open a new one.")
         return self._pointer
 
-    def load(self, name: str, path: str, text: str, written: str = "") -> ComPtr:
+    def load(self, name: str, path: str, text: str, source: SourceMap | None = None) -> ComPtr:
         """Load a text as a module and return the module.
 
         Parameters
@@ -105,8 +106,8 @@ class NativeSession:
             The path that diagnostics show, relative to which imports are looked up.
         text : str
             The Slang text.
-        written : str
-            The text as its user wrote it, with the same lines, for messages.
+        source : SourceMap, optional
+            Where the text was made of a user's: its map, for messages.
 
         Raises
         ------
@@ -114,12 +115,14 @@ class NativeSession:
             If Slang refuses the text.
         """
         note = Out()
+        if source:
+            self._library.add_source(path, source)
         with self._library.files.searching(self._folders):
             address = self.pointer.call(
                 "ISession.loadModuleFromSourceString", name.encode(), os.fsencode(path), text.encode(), note.ref
             )
         if not address:
-            error = failure(note, f"load module {name!r} from {path}", text, written)
+            error = self._library.failure(note, f"load module {name!r} from {path}", ((path, SourceMap.of(text)),))
             named = _MODULE.search(text)
             if named and f"undefined identifier '{named[1]}'" in str(error):
                 raise CompileError(
@@ -158,7 +161,7 @@ class NativeSession:
             # Modules that this one imports come before it, those that were loaded earlier included.
             files = {Path(file).stem for file in files_of(module)} | {name}
             parts = [module for module in self.modules() if _name(module) in files]
-            images.put(key, f"{name} for {self._kind[0]}", tuple((_name(part), _code(part)) for part in parts))
+            images.put(key, f"{name} for {self._kind[0]}", tuple((_name(part), self._code(part)) for part in parts))
 
     def _load_image(self, name: str, path: str, code: bytes) -> None:
         note = Out()
@@ -170,8 +173,16 @@ class NativeSession:
                 "ISession.loadModuleFromIRBlob", name.encode(), os.fsencode(path), blob.address, note.ref
             )
         if not found:
-            raise failure(note, f"load module {name!r} from its intermediate code")
+            raise self._library.failure(note, f"load module {name!r} from its intermediate code")
         note.bytes()
+
+    def _code(self, module: ComPtr) -> bytes:
+        """Return the intermediate code of a module."""
+        out = Out()
+        status = module.call("IModule.serialize", out.ref)
+        if status < 0:
+            raise self._library.failure(Out(), f"write the intermediate code of {_name(module)!r}")
+        return out.bytes()
 
     def modules(self) -> list[ComPtr]:
         """Return all loaded modules, imported ones included."""
@@ -201,7 +212,7 @@ class NativeSession:
         status = self.pointer.call(
             "ISession.createTypeConformanceComponentType", kind, interface, out.ref, number, note.ref
         )
-        return taken(status, out, note, what)
+        return self._library.taken(status, out, note, what)
 
     @contextmanager
     def linked(self, parts: Sequence[ComPtr], name: str, optimized: bool = True) -> Iterator[ComPtr]:
@@ -217,13 +228,13 @@ class NativeSession:
         out, note = Out(), Out()
         array = (ctypes.c_void_p * len(parts))(*(part.address for part in parts))
         status = self.pointer.call("ISession.createCompositeComponentType", array, len(parts), out.ref, note.ref)
-        with taken(status, out, note, f"compose {name}") as program:
+        with self._library.taken(status, out, note, f"compose {name}") as program:
             if optimized:
                 status = program.call("IComponentType.link", out.ref, note.ref)
             else:
                 option = _abi.CompilerOptionEntry(name=_abi.Optimization)  # its value 0 is no optimization
                 status = program.call("IComponentType.linkWithOptions", out.ref, 1, ctypes.byref(option), note.ref)
-            with taken(status, out, note, f"link {name}") as linked:
+            with self._library.taken(status, out, note, f"link {name}") as linked:
                 yield linked
 
     def close(self) -> None:
@@ -237,15 +248,6 @@ class NativeSession:
 def _name(module: ComPtr) -> str:
     found: bytes = module.call("IModule.getName")
     return found.decode()
-
-
-def _code(module: ComPtr) -> bytes:
-    """Return the intermediate code of a module."""
-    out = Out()
-    status = module.call("IModule.serialize", out.ref)
-    if status < 0:
-        raise failure(Out(), f"write the intermediate code of {_name(module)!r}")
-    return out.bytes()
 
 
 def _create(
@@ -289,4 +291,4 @@ def _create(
     )
     out = Out()
     status = root.call("IGlobalSession.createSession", ctypes.byref(desc), out.ref)
-    return taken(status, out, Out(), f"open a session for {target.format}")
+    return library.taken(status, out, Out(), f"open a session for {target.format}")

@@ -6,6 +6,7 @@ Blocks with resources, with attributes or registers, inside of structs and in na
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 _BLOCK = re.compile(
     r"(?:(?:public|internal)\s+)?(?P<kind>(?:ParameterBlock|ConstantBuffer)\s*<\s*(?P<type>\w+)\s*>)\s*\w+\s*;"
@@ -14,8 +15,8 @@ _PLAIN = re.compile(r"(?:bool|u?int(?:8_t|16_t|64_t)?|half|float|double)[1-4]?(?
 _RESOURCE = re.compile(r"Buffer|Texture|Sampler|ParameterBlock|Image|AccelerationStructure|DescriptorHandle|Tensor")
 
 
-def as_uniforms(text: str, code: str) -> str:
-    """Return a text in which blocks of plain data are uniforms; every line keeps its number.
+def uniform_edits(text: str, code: str) -> Iterator[tuple[int, int, str]]:
+    """Yield edits that make uniforms of blocks of plain data; every line keeps its number.
 
     Parameters
     ----------
@@ -23,17 +24,19 @@ def as_uniforms(text: str, code: str) -> str:
         The module's text.
     code : str
         The same without comments, strings and preprocessor lines, at equal offsets.
+
+    Yields
+    ------
+    tuple of (int, int, str)
+        The first and the last offset of a replaced part, and the new text.
     """
-    for match in reversed(
-        list(_BLOCK.finditer(code)) if "ParameterBlock" in code or "ConstantBuffer" in code else []
-    ):
+    for match in _BLOCK.finditer(code) if "ParameterBlock" in code or "ConstantBuffer" in code else ():
         before = code[: match.start()].rstrip()
         outermost = before.count("{") == before.count("}")
         if outermost and (not before or before[-1] in ";}") and not _holds_resource(code, match["type"]):
             start, end = match.span("kind")
             lines = "\n" * text.count("\n", start, end)
-            text = f"{text[:start]}uniform {match['type']}{lines} {text[end:]}"
-    return text
+            yield start, end, f"uniform {match['type']}{lines} "
 
 
 def _holds_resource(code: str, name: str, outer: tuple[str, ...] = ()) -> bool:

@@ -14,7 +14,7 @@ from functools import partial, update_wrapper
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from slangpy_rt.core.child_process import Ended
-from slangpy_rt.core.errors import CompileError
+from slangpy_rt.core.errors import CompileError, CompileLimitError
 from slangpy_rt.core.interrupts import finalizer
 from slangpy_rt.core.paths import resolved
 from slangpy_rt.core.target import Target
@@ -108,7 +108,7 @@ class RemoteSession(CompilerSession):
         compiler = self._compiler
         refused = compiler.refused.get(self._digest(method, args)) if compiler.refused else None
         if refused is not None:
-            raise CompileError(refused)
+            raise _refusal(method, refused)
         for last in (False, True):
             before = compiler.started
             try:
@@ -120,9 +120,10 @@ class RemoteSession(CompilerSession):
                 # new one ends too, this request is the cause.
                 if last or compiler.started != before or end.final:
                     message = f"Slang could not {_phrase(method, args)}:\n{end}"
-                    if end.final:
-                        compiler.refused[self._digest(method, args)] = message
-                    raise CompileError(message) from None
+                    if not end.final:
+                        raise CompileError(message) from None
+                    compiler.refused[self._digest(method, args)] = message
+                    raise _refusal(method, message) from None
             except CompileError:
                 # Slang 2026.12 may crash on a text that is loaded after one that it refused, so the session ends.
                 self.close()
@@ -163,6 +164,11 @@ class RemoteSession(CompilerSession):
                 raise CompileError(
                     f"module '{name}': '{changed[0]}' changed since it was loaded; load the module again."
                 )
+
+
+def _refusal(method: str, message: str) -> CompileError:
+    """Return the error for a request that takes too long; whoever compiles a kernel adds its name."""
+    return CompileLimitError(message) if method == "compile" else CompileError(message)
 
 
 def _phrase(method: str, args: tuple[Any, ...]) -> str:

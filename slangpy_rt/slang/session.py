@@ -22,7 +22,7 @@ from slangpy_rt.slang.call_layout import call_layout, hashed_strings
 from slangpy_rt.slang.com import ComPtr, Out
 from slangpy_rt.slang.compiler_session import CompilerSession
 from slangpy_rt.slang.core_functions import explained
-from slangpy_rt.slang.corrections.rebinding import rebound
+from slangpy_rt.slang.corrections.rebinding import rebinding_edits
 from slangpy_rt.slang.corrections.spirv_math import has_doubles
 from slangpy_rt.slang.cuda_methods import lacking_methods
 from slangpy_rt.slang.derivative_checks import (
@@ -36,8 +36,9 @@ from slangpy_rt.slang.emitted import context_variables, exported
 from slangpy_rt.slang.files import check_imports, dependencies, names_files, places, reachable, telling
 from slangpy_rt.slang.groups import may_use_groups, uses_groups
 from slangpy_rt.slang.imports import imported
-from slangpy_rt.slang.library import Library, failure, taken
+from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.lookup import Lookup, last_part, parse
+from slangpy_rt.slang.macros import Macro, macros_of
 from slangpy_rt.slang.module_info import constant_values, files_of, module_info, undefined_structs
 from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.range_kernels import check_globals, load_range
@@ -54,6 +55,7 @@ from slangpy_rt.slang.shader_modules import (
     needs_library,
     program_folders,
 )
+from slangpy_rt.slang.source_map import SourceMap
 from slangpy_rt.slang.static_variables import changes_statics, has_statics
 from slangpy_rt.slang.target_code import check_text, checked, completed, takes_textures
 from slangpy_rt.slang.text import RESERVED, docs, entry_attributes, prepare, undefining
@@ -119,8 +121,9 @@ class Session(CompilerSession):
         self._texts: dict[str, str] = {}
         # Whether loaded texts may have static variables that are not ``const``.
         self._statics = False
-        # Texts of the user's files by path, and what the derivatives of their functions depend on, once it is asked.
+        # Texts of the user's files by path, and for derivatives the macros and facts of these.
         self._near: dict[str, str] = {}
+        self._macros: dict[str, Macro] = {}
         self._facts: dict[str, tuple[str, Facts]] = {}
         # Included files with functions that need rebound values, for a target that compiles programs itself.
         self._unbound: list[str] = []
@@ -151,24 +154,24 @@ class Session(CompilerSession):
                 )
             check_text(source, f"load module {name!r} from {path}")
             check_imports(path, source, self._folders)
-            check_accessors(path, source)
             prepared = prepare(source, self.target.format)
             near = reachable(path, source, self._folders) if names_files(source) else []
-            prepared = replace(prepared, text=rebound(prepared.text, (text for _, text in near)))
+            check_accessors([(path, source), *near], self._defines)
+            read = prepared.source.edited(rebinding_edits(prepared.text, (text for _, text in near)))
             self._near |= {path: source, **dict(near)}
             ours = self._shaders is not None and needs_library(source, self.target.format)
             auto = self._auto_import
-            whole = prepared.text + (_IMPORT if ours else "")
+            read = read.edited([(len(read.text), len(read.text), _IMPORT)]) if ours else read
             if ours or auto or names_files(source):  # any other text makes Slang read no file
-                self._load_library(whole, *(text for _, text in near), but=path)
+                self._load_library(read.text, *(text for _, text in near), but=path)
             self._hide_entry_points(path, source)
             if auto:
-                whole = auto.around(whole)
+                read = auto.around(read)
                 self._load_imports(path, source, auto)
             if self.target.program:
                 self._load_rebound(path, source, near)
             with telling(path, source, self._folders):
-                module = self._native.load(name, path, whole, source)
+                module = self._native.load(name, path, read.text, read)
             self._loaded[name] = loaded
             self._modules[name], self._texts[name] = module, source
             native = self._library.native
@@ -187,7 +190,7 @@ class Session(CompilerSession):
                 check_names(Path(file).stem, file, text)
             others = [text for _, text in theirs]
             info = module_info(native, module, name, source, prepared, self._enum_cases(), self._undefined, others)
-            self._sources.append((name, path, whole, files))
+            self._sources.append((name, path, read.text, files))
             every = [*self._texts.values(), *others]
             self._statics |= has_statics(every, self._defines)
             changed = self._statics and changes_statics(every, self._defines)
@@ -251,7 +254,7 @@ class Session(CompilerSession):
                     again.load_module(other, path, self._texts[other])
                 return again.compile(text, name, entry, conformances, link, exports)
             if has_derivatives(text):
-                check_derivatives(text, [self._facts_of(file) for file in self._near])
+                check_derivatives(text, self._derivative_facts())
             self._check_files(text)
             self._load_library(text, exports)
             ranged = self.target.entry == "range"
@@ -268,7 +271,8 @@ class Session(CompilerSession):
             parts += (stack.enter_context(self._conformance(*item)) for item in conformances)
             if not ranged:
                 status = module.call("IModule.findEntryPointByName", entry.encode(), out.ref)
-                parts.append(stack.enter_context(taken(status, out, note, f"find entry point {entry!r} of {name}")))
+                what = f"find entry point {entry!r} of {name}"
+                parts.append(stack.enter_context(self._library.taken(status, out, note, what)))
             linked = stack.enter_context(self._native.linked(parts, name))
             code = self._code(linked, name)
             if self.target.format == "spirv" and name != _DOUBLE_MATH and has_doubles(code):
@@ -309,7 +313,7 @@ class Session(CompilerSession):
             status = linked.call("IComponentType.getEntryPointCode", 0, 0, out.ref, note.ref)
         code = out.bytes()
         if status < 0 or not code:
-            raise failure(note, f"compile {name} for {self.target.format}")
+            raise self._library.failure(note, f"compile {name} for {self.target.format}")
         note.bytes()
         return code
 
@@ -384,29 +388,34 @@ class Session(CompilerSession):
             if auto.needed(text) and name not in self._imported:
                 self._imported.add(name)
                 check_names(Path(file).stem, file, text)
-                whole = auto.around(rebound(prepare(text, self.target.format).text))
-                self._native.load(name, file, whole)
-                self._sources.append((name, file, whole, ()))
+                read = prepare(text, self.target.format).source
+                read = auto.around(read.edited(rebinding_edits(read.text)))
+                self._native.load(name, file, read.text, read)
+                self._sources.append((name, file, read.text, ()))
 
     def _load_rebound(self, path: str, source: str, near: list[tuple[str, str]]) -> None:
         """Load imported files with rebound values: a device that compiles by itself reads files as they are."""
         found = imported(path, source, self._folders)
         for name, file, text in found:
-            whole = rebound(text, (other for _, other in near))
-            if whole != text and name not in self._imported:
+            edits = rebinding_edits(text, (other for _, other in near))
+            if edits and name not in self._imported:
                 self._imported.add(name)
                 check_names(Path(file).stem, file, text)
-                self._native.load(name, file, whole)
-                self._sources.append((name, file, whole, ()))
+                read = SourceMap.of(text).edited(edits)
+                self._native.load(name, file, read.text, read)
+                self._sources.append((name, file, read.text, ()))
         files = {os.path.realpath(file) for _, file, _ in found}
-        self._unbound += (file for file, text in near if file not in files and rebound(text) != text)
+        self._unbound += (file for file, text in near if file not in files and rebinding_edits(text))
 
-    def _facts_of(self, file: str) -> Facts:
-        """Return what the derivatives of a file's functions depend on; reading it is left to the first derivative."""
-        text = self._near[file]
-        if self._facts.get(file, ("",))[0] != text:
-            self._facts[file] = text, facts(file, text)
-        return self._facts[file][1]
+    def _derivative_facts(self) -> list[Facts]:
+        """Return what the derivatives of the files' functions depend on; only derivatives read the files for it."""
+        macros = macros_of(self._near.values(), self._defines)
+        if macros != self._macros:
+            self._macros, self._facts = macros, {}
+        for file, text in self._near.items():
+            if self._facts.get(file, ("",))[0] != text:
+                self._facts[file] = text, facts(file, text, macros)
+        return [self._facts[file][1] for file in self._near]
 
     def _check_files(self, text: str) -> None:
         """Refuse derivatives of functions in included files on a device that compiles these as they are.

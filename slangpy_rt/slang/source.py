@@ -31,6 +31,7 @@ from slangpy_rt.core.types import (
 )
 from slangpy_rt.slang.code_digest import code_digest
 from slangpy_rt.slang.constants import export_constants
+from slangpy_rt.slang.differentiable_functions import differentiable_functions
 from slangpy_rt.slang.file_states import FileStates
 from slangpy_rt.slang.files import (
     Places,
@@ -311,6 +312,15 @@ class Source:
                 if path not in found and Path(path).is_file():
                     found[path] = decoded(f"'{path}'", read_file(path))
         return found
+
+    def declares_no_diff(self, sig: FunctionSig, parameter: str) -> bool:
+        """Return whether the texts declare a parameter of a differentiable function ``no_diff``.
+
+        Reflection says so of every parameter whose type has no derivative.
+        """
+        name = sig.name.partition("<")[0].rpartition(".")[2]
+        functions = (f for text in self.texts().values() for f in differentiable_functions(text)[0] if f.name == name)
+        return any(p.name == parameter and not p.differentiable for f in functions for p in f.parameters)
 
     def changed(self) -> bool:
         """Return whether a file of this module or a linked one has other contents than when it was loaded."""

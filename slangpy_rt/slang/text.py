@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from slangpy_rt.slang.brackets import matching
 from slangpy_rt.slang.core_functions import may_declare, ranked
-from slangpy_rt.slang.parameter_blocks import as_uniforms
+from slangpy_rt.slang.parameter_blocks import uniform_edits
+from slangpy_rt.slang.source_map import SourceMap
 from slangpy_rt.slang.static_numbers import NUMBERS, bare_statics
+from slangpy_rt.slang.tokens import prefixed
 
 THREADS = "_spy_group"  # The name is as long as "numthreads", so that diagnostics keep their columns.
 STAGE = "_spy_stage"  # ``_spy_stage(12)`` is no longer than the shortest attribute it replaces, ``shader("miss")``.
@@ -35,7 +37,8 @@ ZERO = f"{RESERVED}zero"
 _ZEROED = ("cpp", "hlsl")
 # ``{}`` is not always zeros: a field of a struct gets the default value that its declaration gives. CUDA has no
 # functions that return arrays, so arrays are filled element by element.
-_ZERO_TEXT = f"""
+_ZERO_TEXT = prefixed(
+    f"""
 T {ZERO}<T>()
 {{
     __target_switch
@@ -58,7 +61,9 @@ Array<Array<T, M>, N> {ZERO}s<T, let N : int, let M : int>()
         made[k] = {ZERO}s<T, M>();
     return made;
 }}
-"""
+""",
+    "T N M made k",
+)
 _RESERVED = re.compile(rf"\b{RESERVED}\w*")
 # Matches a comment or a string, to its end or to that of the text.
 _NOT_CODE = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"', re.S)
@@ -92,7 +97,7 @@ class Prepared:
 
     Attributes
     ----------
-    text : str
+    source : SourceMap
         The text, in which compute kernels are ordinary functions and global uniforms are static variables.
     semantics : dict of str to dict
         System values, such as ``"SV_GroupID"``, of kernels' parameters, by kernel and parameter.
@@ -100,9 +105,14 @@ class Prepared:
         Qualified names of the former uniforms, ``"ns.gain"``. All their bits are zero until a kernel sets them.
     """
 
-    text: str
+    source: SourceMap
     semantics: dict[str, dict[str, str]]
     uniforms: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The text of `source`."""
+        return self.source.text
 
 
 def prepare(text: str, form: str) -> Prepared:
@@ -128,8 +138,10 @@ def prepare(text: str, form: str) -> Prepared:
     Prepared
         The new text, the semantics of kernels, and the names of uniforms.
     """
+    source = SourceMap.of(text)
     if "ParameterBlock" in text or "ConstantBuffer" in text:
-        text = as_uniforms(text, blank(text))
+        source = source.edited(uniform_edits(text, blank(text)))
+        text = source.text
     code = blank(text)
     edits, semantics = _kernel_edits(code, text)
     declared = bool(edits)
@@ -156,13 +168,15 @@ def prepare(text: str, form: str) -> Prepared:
     for end, at in bare.items() if form not in _ZEROED else ():
         for _, behind in _declarators(code, at, end):
             edits.append((behind, behind, f" = {_zero(code, at, end, behind).replace(ZERO, function)}"))
-    edits += [e for head in declarations(code) if may_declare(code) and (e := ranked(code, *head))]
-    for start, end, new in sorted(edits, reverse=True):
-        text = text[:start] + new + text[end:]
+    edits += [e for head in declarations(code) if may_declare(code) and (e := ranked(text, code, *head))]
+    source = source.edited(edits)
+    added = ""
     for mark, attribute in ((THREADS, _ATTRIBUTE), (STAGE, _STAGE_ATTRIBUTE)) if declared else ():
-        text += attribute if f"{mark}(" in text else ""
-    text += _ZERO_TEXT.replace(ZERO, function) if any(function in new for _, _, new in edits) else ""
-    return Prepared(text, semantics, tuple(uniforms))
+        added += attribute if f"{mark}(" in source.text else ""
+    added += _ZERO_TEXT.replace(ZERO, function) if any(function in new for _, _, new in edits) else ""
+    if added:
+        source = source.edited([(len(source.text), len(source.text), added)])
+    return Prepared(source, semantics, tuple(uniforms))
 
 
 def entry_attributes(text: str) -> tuple[bool, bool]:

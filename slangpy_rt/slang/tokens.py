@@ -1,6 +1,6 @@
 """Tokens of Slang text: words, numbers, strings and operators with their offsets, without comments and directives.
 
-The preprocessor is not run. The replacement text of a macro can be read on its own (``macro_bodies``).
+The preprocessor is not run: ``macro_bodies`` finds the replacement texts of macros, ``macros`` puts them in place.
 """
 
 from __future__ import annotations
@@ -46,11 +46,23 @@ def tokens(text: str, start: int = 0, end: int | None = None) -> list[Token]:
     return found
 
 
+def directives(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the offsets of the preprocessor's directives."""
+    for match in _TOKEN.finditer(text) if "#" in text else ():
+        if match.lastgroup == "directive":
+            yield match.span()
+
+
 def macro_bodies(text: str) -> Iterator[tuple[int, int]]:
     """Yield the offsets of the replacement text of each ``#define``."""
-    for match in _TOKEN.finditer(text) if "#" in text else ():
-        if match.lastgroup == "directive" and (head := _DEFINE.match(text, match.start(), match.end())):
-            yield head.end(), match.end()
+    for start, end in directives(text):
+        if head := _DEFINE.match(text, start, end):
+            yield head.end(), end
+
+
+def prefixed(text: str, names: str) -> str:
+    """Return a Slang text with the prefix ``_spy_`` before names, which macros of the user may have without it."""
+    return re.sub(rf"(?<![\w.])(?:{'|'.join(names.split())})\b", r"_spy_\g<0>", text)
 
 
 def closing(items: Sequence[Token], at: int) -> int:

@@ -193,8 +193,8 @@ class HostFunction:
         kernels = [(code.sig.name, [parameter for _, parameter in code.params]) for code in self._kernels]
         target = device.backend.target
         written = host_text(
-            text.path, text.text, self._program.defines, self.name, [p for _, p in self.params], self.result,
-            kernels, target, self._program.hidden,
+            text.path, text.text, self._program.others, self._program.defines, self.name,
+            [p for _, p in self.params], self.result, kernels, target, self._program.hidden,
         )  # fmt: skip
         title = f"{self.name} of {text.name}"
         entry = "_spy_run" if target.entry == "range" else "_spy_kernel"

@@ -28,6 +28,7 @@ _ENTRIES = {
 def host_text(
     path: str,
     source: str,
+    others: Sequence[str],
     defines: Defines,
     function: str,
     params: Sequence[Parameter],
@@ -40,7 +41,7 @@ def host_text(
 
     Parameters
     ----------
-    path, source, defines
+    path, source, others, defines
         As for ``kernel_text``.
     function : str
         The host function's qualified name.
@@ -81,7 +82,7 @@ def host_text(
     macro = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_Launch_##_spy_k(_spy_g, _spy_b)\n"
     ours = f"{launches}{block_struct(members, names)}\n{_ENTRIES[entry]}\n{{\n{body}}}\n"
     check_words(function, ours, hidden)
-    text = module_text(path, source, defines, target.format, (*target.constants, _IS_HOST), macro)
+    text = module_text(path, source, others, defines, target.format, (*target.constants, _IS_HOST), macro)
     return KernelText(text + ours, layout(members, names))
 
 

@@ -116,7 +116,7 @@ class KernelCode:
         params = [(param, parameter) for param, (_, parameter) in zip(self.sig.params, self.params, strict=True)]
         text = self.program.text
         return kernel_text(
-            text.path, text.text, self.program.defines, self.sig.name, params, self.derivative,
+            text.path, text.text, self.program.others, self.program.defines, self.sig.name, params, self.derivative,
             device.backend.target, None if free else group, self.program.hidden, self.program.prelude, device.debug,
         )  # fmt: skip
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.core.types import LayoutField, Param
+from slangpy_rt.slang.corrections.rebinding import rebound
 from slangpy_rt.slang.shader_modules import SLANGTORCH_HEAD, needs_library
 from slangpy_rt.slang.text import blank, prepare
 from slangpy_rt.slangtorch.parameter import Member, Parameter
@@ -56,6 +57,7 @@ class KernelText(NamedTuple):
 def kernel_text(
     path: str,
     source: str,
+    others: Sequence[str],
     defines: Defines,
     function: str,
     params: Sequence[tuple[Param, Parameter]],
@@ -72,6 +74,8 @@ def kernel_text(
     ----------
     path, source : str
         The module's file, for diagnostics, and its text.
+    others : sequence of str
+        The texts of the files that it is made of besides.
     defines : sequence of (str, str)
         The session's macros. Kernels begin without them, and this one needs them again.
     function : str
@@ -132,7 +136,7 @@ def kernel_text(
     constants += ("export static const bool _spy_checks = true;",) if checks else ()
     ours = f"{block_struct(members, names)}\n{body}"
     check_words(function, ours, hidden)
-    text = module_text(path, source, defines, target.format, constants)
+    text = module_text(path, source, others, defines, target.format, constants)
     return KernelText(text + ours, layout(members, names))
 
 
@@ -178,16 +182,23 @@ def _range(arguments: str, run: str) -> str:
 
 
 def module_text(
-    path: str, source: str, defines: Defines, form: str, constants: Sequence[str], head: str = SLANGTORCH_HEAD
+    path: str,
+    source: str,
+    others: Sequence[str],
+    defines: Defines,
+    form: str,
+    constants: Sequence[str],
+    head: str = SLANGTORCH_HEAD,
 ) -> str:
     """Return a module's text after the macros of a head and of the session, followed by imports and constants.
 
     ``form`` is the format of the target's code.
     """
+    text = rebound(prepare(source, form).text, others)
     macros = "".join(f"#define {name} {value}\n" for name, value in defines)
     ours = "import slangtorch;\n" + ("import slangpy_rt;\n" if needs_library(source, form) else "")
     lines = "".join(f"{line}\n" for line in constants)
-    return f'{head}{macros}#line 1 "{path}"\n{prepare(source, form).text}\n\n{ours}{lines}\n'
+    return f'{head}{macros}#line 1 "{path}"\n{text}\n\n{ours}{lines}\n'
 
 
 def struct_names(text: str) -> dict[str, str]:

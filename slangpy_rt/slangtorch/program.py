@@ -77,6 +77,7 @@ class Program:
         self.hidden = Spelling(text.name, self.source).hidden
         texts = [(text.path, text.text), *((path, _read(path)) for path, _ in self.source.info.dependencies)]
         self.names = {struct: name for _, each in texts for struct, name in struct_names(each).items()}
+        self.others = tuple([text for _, text in texts[1:]])
         self._headers = find_headers(texts, text.folders)
         lines = [*text.options, *(f"--include-path={folder}" for folder in self._headers.folders)]
         prelude = [f"#pragma slangpy_rt_nvrtc {line}" for line in lines]

@@ -8,14 +8,18 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.backends.cpu.compile import find_compiler
 from slangpy_rt.backends.cuda.compile import nvrtc_compile, nvrtc_version
 from slangpy_rt.backends.cuda.nvrtc_process import NvrtcProcess
+from slangpy_rt.backends.d3d12.dxc import compile_hlsl
+from slangpy_rt.backends.d3d12.dxc_process import DxcProcess
 from slangpy_rt.core.jobs import Jobs
 from slangpy_rt.core.programs import Programs
 
@@ -29,6 +33,8 @@ template <int N, class T> struct A { static const int value = A<N - 1, A<N, T>>:
 template <class T> struct A<0, T> { static const int value = 1; };
 extern "C" __global__ void kernel(float *x) { x[0] = A<30, Zero>::value; }
 """
+# A library of DXC that is never done.
+ENDLESS_DXC = 'extern "C" long DxcCreateInstance(void *, void *, void **) { for (volatile int k = 0;; k = k + 1) {} }'
 # A compiler that starts another program and waits for it: both write down their numbers.
 STUCK = """#!/bin/sh
 echo $$ >>{log}
@@ -92,6 +98,15 @@ def interrupted(program: str, begun: Any, **environment: str) -> str:
     return said.strip().splitlines()[-1]
 
 
+def is_busy(found: list[int], pid: int) -> bool:
+    """Whether a child of a process has used half a second of a processor; ``found`` gets the children."""
+    found[:] = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        found.extend(map(int, (thread / "children").read_text().split()))
+    times = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[11] for child in found]
+    return any(int(ticks) > 0.5 * os.sysconf("SC_CLK_TCK") for ticks in times)
+
+
 @POSIX
 @pytest.mark.parametrize("how", ["call", "compile"])
 def test_an_interrupt_ends_a_cpp_compiler(stuck: tuple[Path, Path], how: str) -> None:
@@ -126,6 +141,31 @@ def test_a_limit_ends_programs(stuck: tuple[Path, Path]) -> None:
     # The limit is that of all together.
     with pytest.raises(spy.CompileError, match="took more than 1 s"):
         programs.run([str(program)])
+
+
+@POSIX
+def test_a_limit_names_the_kernel_and_the_device_goes_on(stuck: tuple[Path, Path]) -> None:
+    program, _ = stuck
+    text = """
+import slangpy_rt as spy
+device = spy.Device("cpu")
+m = spy.Module.load_from_source(device, "m", "float f(float x) { return x; }")
+x = spy.Tensor.from_numpy(device, [1.0, 2.0])
+try:
+    m.f(x)
+except spy.CompileError as error:
+    print(error, type(error) is spy.CompileError, x.to_numpy().tolist())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'codegen'}", "SLANGPY_RT_CACHE_DIR": ""}
+        | {"SLANGPY_RT_CXX": str(program), "SLANGPY_RT_BUILD_SECONDS": "1"},
+    )  # fmt: skip
+    assert (done.stderr, done.stdout) == (
+        "",
+        "float f(float x): g++ took more than 1 s for the code that Slang emitted, which is all that one kernel gets "
+        "(SLANGPY_RT_BUILD_SECONDS). Take the function apart, or raise the limit. True [1.0, 2.0]\n",
+    )
 
 
 @POSIX
@@ -197,16 +237,7 @@ from slangpy_rt.backends.cuda.nvrtc_process import compile_apart
 compile_apart({ENDLESS!r}, "sm_90")
 """
     found: list[int] = []
-
-    def begun(pid: int) -> bool:
-        """Whether the child of a process has used half a second of a processor."""
-        found[:] = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            found.extend(map(int, (thread / "children").read_text().split()))
-        times = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[11] for child in found]
-        return any(int(ticks) > 0.5 * os.sysconf("SC_CLK_TCK") for ticks in times)
-
-    assert interrupted(text, begun) == "KeyboardInterrupt"
+    assert interrupted(text, partial(is_busy, found)) == "KeyboardInterrupt"
     wait_for(lambda: not any(map(runs, found)))
 
 
@@ -241,3 +272,61 @@ print(len(compile_apart(b'extern "C" __global__ void kernel() {}', "sm_90")) > 0
         env=os.environ | {"SLANGPY_RT_COMPILE_IN": "", "PYTHONPATH": f"{ROOT}:{ROOT / 'codegen'}"},
     )  # fmt: skip
     assert found.stdout.split()[0] == "True", found.stderr
+
+
+def test_dxc_in_its_process_makes_the_same_binary(dxc: object) -> None:
+    process, text = DxcProcess(sys.executable, 60), b"[numthreads(1, 1, 1)] void main() {}"
+    assert process.compile(text, "main") == compile_hlsl(text, "main")
+    with pytest.raises(spy.CompileError) as caught:
+        process.compile(b"nonsense x;", "main")
+    with pytest.raises(spy.CompileError) as here:
+        compile_hlsl(b"nonsense x;", "main")
+    assert str(caught.value) == str(here.value)
+    process.stop()
+
+
+@pytest.fixture
+def endless_dxc(tmp_path: Path) -> str:
+    """The path of a library that takes the place of DXC's and is never done."""
+    command = find_compiler()
+    if command is None:
+        pytest.skip("no C++ compiler for the library")
+    source, library = tmp_path / "dxc.cpp", tmp_path / "dxc.so"
+    source.write_text(ENDLESS_DXC)
+    subprocess.run([*command, "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    return str(library)
+
+
+@POSIX
+def test_a_limit_ends_dxc(endless_dxc: str) -> None:
+    text = """
+import sys
+from slangpy_rt.backends.d3d12.dxc_process import compile_apart
+for _ in range(2):
+    try:
+        compile_apart(b"void main() {}", "main")
+    except Exception as error:
+        print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'codegen'}", "SLANGPY_RT_DXC": endless_dxc}
+        | {"SLANGPY_RT_BUILD_SECONDS": "1"},
+    )  # fmt: skip
+    said = (
+        "DXC could not compile the HLSL that Slang emitted:\n"
+        "it took more than 1 s, which is all that one compilation gets (SLANGPY_RT_BUILD_SECONDS). Take the text "
+        "apart, or raise the limit.\n"
+    )
+    assert (done.stdout, done.stderr) == (said * 2, "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc has the processes")
+def test_an_interrupt_ends_dxc(endless_dxc: str) -> None:
+    text = """
+from slangpy_rt.backends.d3d12.dxc_process import compile_apart
+compile_apart(b"void main() {}", "main")
+"""
+    found: list[int] = []
+    assert interrupted(text, partial(is_busy, found), SLANGPY_RT_DXC=endless_dxc) == "KeyboardInterrupt"
+    wait_for(lambda: not any(map(runs, found)))

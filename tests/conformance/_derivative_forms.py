@@ -81,11 +81,11 @@ def _nested(v: Array, k: Array) -> Array:
             r = r + u * v + w
         w = w * u
         r = r + u * v
-    return r * w
+    return np.asarray(r * w)
 
 
 def _powers(x: Array, n: Array, stop: int = 3) -> Array:
-    return np.sum([x * x * i for i in range(int(n), stop)])
+    return np.asarray(np.sum([x * x * i for i in range(int(n), stop)]))
 
 
 def _f4(p: Array, q: Array) -> Any:
@@ -124,6 +124,10 @@ def _sines(a: Array) -> Any:
 
 def _vector_sines(v: Array) -> Array:
     return np.sin(v) ** 2 * v
+
+
+def _sine(v: Array) -> Any:
+    return np.sin(v[0]) + v[1]
 
 
 def _sincos(v: Array, k: Array) -> Array:
@@ -503,6 +507,144 @@ FORMS = [
         (K,),
         lambda k: 3 * k * k,
         "f calls 'g', which has a backward derivative alone",
+    ),
+    # Elements of one value that is reached in other ways.
+    *(
+        Form(
+            "Elements by an index that is no literal",
+            name,
+            text + D + f"float f(float3 v, float n) {{ int j = int(n); {body} }}",
+            (V, np.array(0.5)),
+            same,
+        )
+        for name, text, body, same in [
+            ("an argument", "", "float s = v[0], c; sincos(v[j], s, c); return s + v.y;", lambda v, n: _sine(v)),
+            (
+                "an argument before an inout one",
+                "[Differentiable] void g(float x, inout float l) { l = l * x; } ",
+                "float l = v[0]; g(v[j], l); return l;",
+                lambda v, n: v[0] ** 2,
+            ),
+            ("an inferred copy", "", "let w = v; return w[0] * v[j];", lambda v, n: v[0] ** 2),
+            ("a copy", "", "float3 w; w = (float3)v; return w[0] * v[j];", lambda v, n: v[0] ** 2),
+            ("copies in an array", "", "float3 w[2] = {v, v}; return w[1][0] * v[j];", lambda v, n: v[0] ** 2),
+            (
+                "an array of vectors",
+                "",
+                "float3 k[2] = {v, 2 * v}; return k[1][0] * k[1][j];",
+                lambda v, n: 4 * v[0] ** 2,
+            ),
+            ("a swizzle", "", "return v.zyx[2] * v.zyx[2 - j];", lambda v, n: v[0] ** 2),
+            ("a call", "", "return sin(v)[0] * sin(v)[j];", lambda v, n: np.sin(v[0]) ** 2),
+            (
+                "an array by the name of its type",
+                "typealias Three = float[3]; [Differentiable] float g(Three a, int j) { return a[0] * a[j]; } ",
+                "float e[3] = {v.x, v.y, v.z}; return g(e, j);",
+                lambda v, n: v[0] ** 2,
+            ),
+            (
+                "a field of a method's object",
+                "struct R : IDifferentiable { float3 o; }; extension R { [Differentiable] float g(int j) "
+                "{ return o[0] * this.o[j]; } } ",
+                "R r = {v}; return r.g(j);",
+                lambda v, n: v[0] ** 2,
+            ),
+            ("a macro", "#define AT(v, i) v[i]\n", "return AT(v, 0) * AT(v, j);", lambda v, n: v[0] ** 2),
+            (
+                "an element that a loop does not change",
+                "",
+                "float s = 1; [MaxIters(4)] for (int i = 0; i < 3; ++i) { int k = j; if (i > 0) s *= v[k]; } "
+                "return s * v[0];",
+                lambda v, n: v[0] ** 3,
+            ),
+            (
+                "a loop that is unrolled",
+                "",
+                "float s = 1; [ForceUnroll] for (int i = 0; i < 3; ++i) s *= v[(i + j) % 2]; return s;",
+                lambda v, n: v[0] ** 2 * v[1],
+            ),
+            (
+                "a component of a matrix",
+                "",
+                "float2x2 m = float2x2(v.x, v.y, v.z, v.x); return m._m00 * m[j][0];",
+                lambda v, n: v[0] ** 2,
+            ),
+        ]
+    ),
+    # What macros form.
+    *(
+        Form("Macros", name, text + D + f"float3 f(float3 v, float k) {{ {body} }}", (V, K), _mean)
+        for name, text, body in [
+            (
+                "a loop and its result",
+                "#define MEAN float w = 1; [MaxIters(3)] for (int i = 0; i < 3; ++i) w = w * k + 0.1;\n",
+                "MEAN return w * v;",
+            ),
+            (
+                "an assignment in a loop",
+                "#define STEP(x) x = x * k + 0.1\n",
+                "float w = 1; [MaxIters(3)] for (int i = 0; i < 3; ++i) { STEP(w); } return w * v;",
+            ),
+            (
+                "the head of a loop",
+                "#define TIMES(n) [MaxIters(n)] for (int i = 0; i < n; ++i)\n",
+                "float w = 1; TIMES(3) w = w * k + 0.1; return w * v;",
+            ),
+        ]
+    ),
+    Form(
+        "Macros",
+        "the attribute",
+        "#define GRADIENTS [Differentiable]\nGRADIENTS float3 f(float3 v, float k) { return k * v; }",
+        (V, K),
+        _SCALED,
+    ),
+    Form(
+        "Macros",
+        "a function with an inout parameter",
+        "#define MAKE(NAME) \\\n    [Differentiable] void NAME(inout float x) { x = sin(x); }\nMAKE(io)\n"
+        + D
+        + "float f(float a) { float x = a; io(x); float p = a; [MaxIters(2)] for (int i = 0; i < 2; ++i) p = x * p; "
+        "return p; }",
+        (np.array(0.5),),
+        _sines,
+    ),
+    Form(
+        "A scalar and a vector",
+        "parameters that are constant",
+        D + "float3 f(const float3 v, const float k) { return k * v; }",
+        (V, K),
+        _SCALED,
+    ),
+    Form(
+        "A scalar and a vector",
+        "func",
+        D + "func g(v : float3, k : float) -> float3 { return k * v; } "
+        "[Differentiable] float3 f(float3 v, float k) { return g(v, k); }",
+        (V, K),
+        _SCALED,
+    ),
+    *(
+        Form(
+            "A `no_diff` parameter that is assigned",
+            name,
+            f"[Differentiable] float g(no_diff float j, float k) {{ {body} return j * k; }} "
+            + D
+            + "float f(float k) { return g(0.5, k); }",
+            (K,),
+            same,
+        )
+        for name, body, same in [
+            ("a branch", "if (k > 0) j = k;", lambda k: k * k),
+            ("a loop", "[MaxIters(3)] for (int i = 0; i < 2; ++i) j *= k;", lambda k: 0.5 * k**3),
+        ]
+    ),
+    Form(
+        "Functions",
+        "clamp with limits in the wrong order",
+        D + "float2 f(float2 p, float2 q) { return clamp(p, q + 2, q.y + 1) + clamp(p.x, 0, q.x + 2); }",
+        (P, Q),
+        lambda p, q: np.minimum(np.maximum(p, q + 2), q[1] + 1) + p[0],
     ),
     # Functions whose result is a constant for derivatives.
     *(

@@ -6,7 +6,6 @@ Nothing here is a test.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ import numpy.typing as npt
 import slangpy_rt as spy
 
 Array = npt.NDArray[Any]
-Requires = Callable[..., None]
 
 FUNCTIONS = """
 import slangpy_rt;

@@ -14,7 +14,6 @@ import slangpy_rt as spy
 
 Array = npt.NDArray[np.float64]
 Function = Callable[[Array], Array]
-Requires = Callable[..., None]
 
 PROLOGUE = """
 import mlp;

@@ -10,7 +10,7 @@ import torch
 
 import slangpy_rt as spy
 import slangpy_rt.slangtorch as slangtorch
-from tests.conftest import Requires
+from tests.depth import fixture_needs
 
 ONE = (1, 1, 1)
 
@@ -73,7 +73,7 @@ class Files:
 
 
 @pytest.fixture
-def files(device: spy.Device, tmp_path: Path, requires: Requires) -> Files:
+@fixture_needs("pointers")
+def files(device: spy.Device, tmp_path: Path) -> Files:
     """Files of a test in a folder of its own."""
-    requires("pointers")
     return Files(device, tmp_path)

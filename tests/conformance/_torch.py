@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 import slangpy_rt as spy
-
-Requires = Callable[..., None]
 
 SOURCE = """
 [Differentiable] float mul(float a, float b) { return a * b * b; }

@@ -5,7 +5,6 @@ Values are small integers, whose sums every type holds exactly, in any order: re
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ import slangpy_rt as spy
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.session import Session
-from tests.depth import one_in, sampled
+from tests.depth import needs, one_in, sampled
 
-Requires = Callable[..., None]
 SHADERS = Path(__file__).resolve().parents[2] / "shaders"
 
 SLANG = """
@@ -100,12 +98,12 @@ KINDS = {
 }
 
 
+@needs(lambda case: [case["kind"]])
 @sampled(18)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("elements", [1, 2, 37, 5000])
-def test_scatter(device: spy.Device, module: spy.Module, requires: Requires, kind: str, elements: int) -> None:
+def test_scatter(device: spy.Device, module: spy.Module, kind: str, elements: int) -> None:
     dtype, shape = KINDS[kind]
-    requires({"half": "half", "double": "double"}.get(kind, "float"))
     count = 5000
     index = np.random.default_rng(1).permutation(np.arange(count) % elements).astype(np.int32)
     if kind == "half" and elements < 5:
@@ -153,20 +151,18 @@ def test_scatter_in_branches_and_loops(device: spy.Device, module: spy.Module) -
     np.testing.assert_array_equal(at.to_numpy(), expected)
 
 
+@needs("{kind}")
 @pytest.mark.parametrize("kind", ["float", "double", "half"])
-def test_scatter_onto_what_is_no_number_ends(
-    device: spy.Device, module: spy.Module, requires: Requires, kind: str
-) -> None:
+def test_scatter_onto_what_is_no_number_ends(device: spy.Device, module: spy.Module, kind: str) -> None:
     # NaN is unequal to itself, which a loop that compares and exchanges must not mind.
-    requires(kind)
     dtype = KINDS[kind][0]
     at = spy.Tensor.from_numpy(device, np.array([np.nan, np.inf, 1, -np.inf], dtype))
     getattr(module, f"scatter_{kind}")(pointer(at), np.arange(64, dtype=np.int32) % 4, np.ones(64, dtype))
     np.testing.assert_array_equal(at.to_numpy(), [np.nan, np.inf, 17, -np.inf])
 
 
-def test_halves_of_one_word_are_added_apart(device: spy.Device, module: spy.Module, requires: Requires) -> None:
-    requires("half")
+@needs("half")
+def test_halves_of_one_word_are_added_apart(device: spy.Device, module: spy.Module) -> None:
     at = spy.Tensor.from_numpy(device, np.array([1, -2, 3, 65504], np.float16))
     module.scatter_half(
         pointer(at), np.array([0, 1] * 300 + [2], np.int32), np.array([-1, 1] * 300 + [0.5], np.float16)
@@ -195,7 +191,7 @@ def test_sum_and_zero(module: spy.Module) -> None:
 
 @sampled(2)
 @pytest.mark.parametrize("native", [True, False])
-def test_without_float_atomics(device: spy.Device, requires: Requires, native: bool) -> None:
+def test_without_float_atomics(device: spy.Device, native: bool) -> None:
     # Both ways that Vulkan devices add a float; elsewhere the constant changes nothing.
     source = f"export static const bool _spy_float_atomics = {str(native).lower()};" + SLANG.split("void")[0]
     source += "void scatter_float(POINTER(float) at, int i, float x) { float._spy_scatter(at + i, x); }"
@@ -217,8 +213,8 @@ void wave_sums(int t : SV_DispatchThreadID, Tensor<float2, 1> x, Tensor<int, 1> 
 """
 
 
-def test_wave_sum(device: spy.Device, requires: Requires) -> None:
-    requires("groups", "wave")
+@needs("groups", "wave")
+def test_wave_sum(device: spy.Device) -> None:
     x, on = integers(300, 2), integers(300, seed=1)
     sums = spy.Tensor.full(device, 300, -1.0, "float3")
     module = spy.Module.load_from_source(device, "wave_sums", WAVES)
@@ -258,14 +254,14 @@ GROUPED = {
 }
 
 
+@needs("groups", "wave", lambda case: [GROUPED[case["kind"]][1]])
 @sampled(4)
 @pytest.mark.parametrize(
     "size", one_in(3, [(5, 4, 5), (1, 1, 1), (3, 1, 1), (64, 1, 1), (32, 1, 1), (8, 16, 2), (1000, 1, 1)])
 )
 @pytest.mark.parametrize("kind", one_in(2, GROUPED))
-def test_scatter_group(device: spy.Device, requires: Requires, kind: str, size: tuple[int, int, int]) -> None:
+def test_scatter_group(device: spy.Device, kind: str, size: tuple[int, int, int]) -> None:
     name, scalar, shape = GROUPED[kind]
-    requires("groups", "wave", scalar)
     text = GROUP.replace("KIND", name).replace("SCALAR", scalar).replace("SIZE", str(size)[1:-1])
     module = spy.Module.load_from_source(device, f"group_{kind}_{'_'.join(map(str, size))}", text)
     groups, threads = 3, int(np.prod(size))

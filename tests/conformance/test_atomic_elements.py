@@ -11,8 +11,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
 from tests.conformance.test_atomics import bins, has
-from tests.conftest import Requires
-from tests.depth import one_device, sampled
+from tests.depth import needs, one_device, sampled
 
 pytestmark = one_device
 
@@ -258,8 +257,8 @@ def test_debug_devices_check_indices(backend_name: str) -> None:
     np.testing.assert_array_equal(t.to_numpy(), [1, 0, 0, 0])
 
 
-def test_pointers_to_atomics(device: spy.Device, requires: Requires) -> None:
-    requires("pointers")
+@needs("pointers")
+def test_pointers_to_atomics(device: spy.Device) -> None:
     module = module_of(device, "void f(int i, Atomic<uint> *p) { p[i % 4].add(1); }")
     t = spy.Tensor.zeros(device, 4, "uint")
     module.f(np.arange(100, dtype=np.int32), t)
@@ -268,12 +267,12 @@ def test_pointers_to_atomics(device: spy.Device, requires: Requires) -> None:
         module.f(np.arange(100, dtype=np.int32), spy.Tensor.zeros(device, 4))
 
 
+@needs("pointers")
 @sampled(9)
 @pytest.mark.parametrize("element", SCALARS)
-def test_interlocked_behind_pointers(device: spy.Device, requires: Requires, element: str) -> None:
+def test_interlocked_behind_pointers(device: spy.Device, element: str) -> None:
     """Slang's functions, with and without what was there before; on the CPU by functions of this project."""
     has(device, element)
-    requires("pointers")
     whole = NUMPY_OF[element].kind in "iu"
     # GPUs have few of them for floats, by extensions of a driver's.
     names = ["Add", *(("Min", "Max") if whole or device.name == "cpu" else ())]
@@ -421,8 +420,8 @@ def test_functions_that_are_differentiated(device: spy.Device) -> None:
     assert t.to_numpy()[0] == 10
 
 
-def test_shared_memory_has_slangs_own(device: spy.Device, requires: Requires) -> None:
-    requires("groups")
+@needs("groups")
+def test_shared_memory_has_slangs_own(device: spy.Device) -> None:
     module = module_of(
         device,
         """

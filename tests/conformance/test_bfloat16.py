@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.conftest import Requires
+from tests.depth import needs
 
 SLANG = """
 [Differentiable] float mul(float a, float b) { return a * b; }
@@ -151,8 +151,8 @@ def test_whole_arrays(device: spy.Device, module: spy.Module) -> None:
     assert module.first(np.array([3], BF16)) == 3
 
 
-def test_pointers(device: spy.Device, module: spy.Module, requires: Requires) -> None:
-    requires("pointers")
+@needs("pointers")
+def test_pointers(device: spy.Device, module: spy.Module) -> None:
     a = numbers(6)
     at = spy.Module.load_from_source(device, "test_bfloat16_pointers", f"import slangpy_rt; {POINTERS}").at
     found = at(spy.Tensor.from_numpy(device, a), np.arange(6, dtype=np.int32))

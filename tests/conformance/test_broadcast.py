@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
-from tests.depth import explore, random_cases, sampled
+from tests.depth import explore, needs, random_cases, sampled
 
 SLANG = """
 float sub(float a, float b) { return a - b; }
@@ -141,8 +141,8 @@ def test_host_vectors_with_gaps(module: spy.Module) -> None:
         np.testing.assert_array_equal(module.shade(vectors, gain), vectors * gain[..., None])
 
 
-def test_several_elements_a_thread_need_aligned_rows(device: spy.Device, module: spy.Module, requires: Any) -> None:
-    requires("groups")
+@needs("groups")
+def test_several_elements_a_thread_need_aligned_rows(device: spy.Device, module: spy.Module) -> None:
     # No software device minds a wide load at the wrong address, so the text is looked at.
     tensor = spy.Tensor.zeros(device, (8, 16))
     row = tensor[0]

@@ -13,7 +13,7 @@ from _gaps import narrowest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
-from tests.depth import sampled
+from tests.depth import needs, sampled
 
 SLANG = """
 #define SCALAR(T)                                                                     \\
@@ -84,10 +84,10 @@ def values(scalar: str, *shape: int) -> npt.NDArray[Any]:
     return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
 
 
+@needs("{scalar}")
 @sampled(10)
 @pytest.mark.parametrize("scalar", SCALARS)
-def test_every_scalar_type_in_and_out(device: spy.Device, module: spy.Module, requires: Any, scalar: str) -> None:
-    requires(scalar)
+def test_every_scalar_type_in_and_out(device: spy.Device, module: spy.Module, scalar: str) -> None:
     a, b = values(scalar, 13), values(scalar, 13)[::-1].copy()
     expected = a ^ b if scalar == "bool" else a + b
     add = module[f"add_{scalar}"]
@@ -99,10 +99,10 @@ def test_every_scalar_type_in_and_out(device: spy.Device, module: spy.Module, re
     np.testing.assert_array_equal(tensor.to_numpy(), expected)
 
 
+@needs("{scalar}", lambda case: ["int8_t vectors"] if case["scalar"] == "int8_t" else [])
 @sampled(5)
 @pytest.mark.parametrize("scalar", SCALARS)
-def test_every_scalar_type_in_vectors(device: spy.Device, module: spy.Module, requires: Any, scalar: str) -> None:
-    requires(scalar, *(["int8_t vectors"] if scalar == "int8_t" else []))
+def test_every_scalar_type_in_vectors(device: spy.Device, module: spy.Module, scalar: str) -> None:
     v, s = values(scalar, 9, 3), values(scalar, 9)
     expected = np.stack([v[:, 2], s, v[:, 0]], axis=1)
     result = module[f"turn_{scalar}"](v, s)
@@ -247,8 +247,8 @@ def test_out_parameters(device: spy.Device, module: spy.Module) -> None:
     np.testing.assert_array_equal(r.to_numpy(), remainder)
 
 
-def test_negative_numbers_divide_towards_zero(module: spy.Module, requires: Any) -> None:
-    requires("negative remainders")
+@needs("negative remainders")
+def test_negative_numbers_divide_towards_zero(module: spy.Module) -> None:
     a, b = np.arange(-20, 20, dtype=np.int32), np.full(40, 3, np.int32)
     b[::2] = -7
     quotient, remainder = np.zeros(40, np.int32), np.zeros(40, np.int32)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.depth import one_in, sampled
+from tests.depth import needs, one_in, sampled
 
 TEXT = """
 import slangpy_rt;
@@ -151,13 +151,12 @@ def test_what_is_copied(module: spy.Module, name: str, by: Any) -> None:
     np.testing.assert_allclose(found.numpy(), 2 * START * COPIED[name][3], rtol=1e-6)
 
 
+@needs(lambda case: ["textures"] if case["name"] == "a texture" else [])
 @sampled(8)
 @pytest.mark.parametrize("by", [_by_torch, _by_tape], ids=["torch", "tape"])
 @pytest.mark.parametrize("name", NOTICED)
-def test_what_is_noticed(module: spy.Module, requires: Any, name: str, by: Any) -> None:
+def test_what_is_noticed(module: spy.Module, name: str, by: Any) -> None:
     case = NOTICED[name]
-    if name == "a texture":
-        requires("textures")
     np.testing.assert_allclose(by(module, case, False).numpy(), 2 * START * case[3], rtol=1e-6)
     errors = (RuntimeError, spy.BindError)
     with pytest.raises(errors, match=r"was written to after the call|is an operand or a result|would write to"):
@@ -192,11 +191,11 @@ def _triangle(device: spy.Device) -> tuple[spy.Tensor, np.ndarray[Any, Any]]:
     return spy.Tensor.from_numpy(device, places, "float4"), np.array([[0, 1, 2]], np.int32)
 
 
-@sampled(4)
+@needs("uint64_t")
+@sampled(8)
 @pytest.mark.parametrize("what", ["faces of NumPy", "faces of a Tensor", "faces of PyTorch", "gains", "light"])
-def test_pictures(module: spy.Module, requires: Callable[..., None], what: str) -> None:
+def test_pictures(module: spy.Module, what: str) -> None:
     """Of a triangle that covers all pixels; the gradient of its light is the number of pixels times the gain."""
-    requires("uint64_t")
     device = module.device
     places, faces = _triangle(device)
     gains, light = [0.0, 2, 0], spy.Tensor.ones(device, 4)
@@ -223,8 +222,8 @@ def test_pictures(module: spy.Module, requires: Callable[..., None], what: str) 
         picture.sum().backward()
 
 
-def test_pictures_on_a_tape(module: spy.Module, requires: Callable[..., None]) -> None:
-    requires("uint64_t")
+@needs("uint64_t")
+def test_pictures_on_a_tape(module: spy.Module) -> None:
     places, faces = _triangle(module.device)
     gains = [0.0, 2, 0]
     draw = module.shade.set(gains=gains).raster(module.project, (4, 4), antialias=False)

@@ -16,7 +16,7 @@ import slangpy_rt as spy
 from slangpy_rt.arguments.indices import range_of
 from slangpy_rt.calls.gradient_report import ArgumentRow, GradientReport, ResultRow
 from slangpy_rt.runtime.kernel_store import KernelStore
-from tests.depth import one_device, sampled
+from tests.depth import needs, one_device, sampled
 
 # A function with derivatives by hand, of which the value, the tangent and the gradient may be wrong by a factor.
 HAND = """
@@ -319,10 +319,10 @@ def test_functions_with_a_backward_derivative_alone(module: spy.Module) -> None:
     assert not module.step.check_grads(random(4)).ok
 
 
+@needs("{scalar}")
 @one_device
 @pytest.mark.parametrize("scalar", ["half", "double"])
-def test_element_types(device: spy.Device, scalar: str, requires: Any) -> None:
-    requires(scalar)
+def test_element_types(device: spy.Device, scalar: str) -> None:
     text = HAND.replace("float", scalar).replace("1.05", "1.5")
     m = spy.Module.load_from_source(device, f"check_{scalar}", text)
     values = random(8).astype(np.float16 if scalar == "half" else np.float64)
@@ -500,3 +500,23 @@ def test_devices_without_debug_check_nothing(backend_name: str) -> None:
         x = tensor(m, random(4)).with_grads()
         m.wrongBackward.bwds(x, _result=seed(m, 4))
         np.testing.assert_allclose(x.grad.to_numpy(), 1.05 * 3 * random(4) ** 2, rtol=1e-5)
+
+
+@one_device
+def test_shorter_types_inside_a_function_may_round(device: spy.Device) -> None:
+    """Parameters and results are floats, and what is between them is rounded to 8 bits."""
+    m = spy.Module.load_from_source(
+        device,
+        "rounded",
+        """
+import slangpy_rt;
+[BackwardDerivative(shortBackward)] [ForwardDerivative(shortForward)]
+float shortened(float x) { return x; }  // to bfloat16 and back
+void shortBackward(inout DifferentialPair<float> x, float g) { x = diffPair(x.p, g * SLOPE); }
+DifferentialPair<float> shortForward(DifferentialPair<float> x) { return diffPair(x.p, x.d); }
+[Differentiable] float f(float x) { return shortened(x * x); }
+""".replace("SLOPE", "1.01"),
+    )
+    assert m.f.check_grads(random(8)).ok
+    m = spy.Module.load_from_source(device, "short", HAND.replace("1.05", "1.5") + "// bfloat16\n")
+    assert not m.wrongBackward.check_grads(random(8)).ok

@@ -11,7 +11,7 @@ from _gaps import narrowest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
-from tests.depth import every_device, sampled
+from tests.depth import every_device, needs, sampled
 
 pytestmark = every_device
 
@@ -125,10 +125,10 @@ def test_zeros_in_memory_that_was_used(device: spy.Device) -> None:
                 np.testing.assert_array_equal(spy.Tensor.zeros_like(made).to_numpy(), made.to_numpy())
 
 
+@needs("shared memory")
 def test_shared_memory(device: spy.Device) -> None:
     buffer = device.alloc_shared(100)
-    if buffer is None:
-        pytest.skip(f"{device.name} has no memory that host and kernels both address")
+    assert buffer is not None
     buffer.view[:100] = bytes(range(1, 101))
     device.backend.clear(buffer, 3, 90)
     device.synchronize()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_device
+from tests.depth import needs, one_device
 
 SOURCE = """
 float add(float a, float b) { return a + b; }
@@ -106,9 +105,9 @@ def test_derivatives_methods_and_kernels(device: spy.Device) -> None:
     assert (x.grad.to_numpy() == 0).all()
 
 
+@needs("groups")
 @one_device
-def test_kernels(device: spy.Device, requires: Callable[..., None]) -> None:
-    requires("groups")
+def test_kernels(device: spy.Device) -> None:
     m = opened(device, "compiled_kernel", KERNEL)
     x = spy.Tensor.zeros(device, 8, "float")
     spy.compile([partial(m.fill.dispatch, (8, 1, 1), p=x)])

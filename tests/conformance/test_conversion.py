@@ -18,12 +18,11 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_device, sampled
+from tests.depth import needs, one_device, sampled
 
 # What these tests show does not depend on the device; --deep runs them on every one.
 pytestmark = one_device
 
-Requires = Callable[..., None]
 SLANG = """
 enum Kind { A, B = 5 }
 struct Inner { int n; bool on; }
@@ -202,11 +201,11 @@ NUMBERS: list[tuple[str, Any, Any]] = [
 ]
 
 
+@needs(lambda case: [case["case"][0]])
 @sampled(5)
 @pytest.mark.parametrize("case", NUMBERS, ids=[f"{k} {case[0]}" for k, case in enumerate(NUMBERS)])
-def test_numbers(device: spy.Device, requires: Requires, case: tuple[str, Any, Any]) -> None:
+def test_numbers(device: spy.Device, case: tuple[str, Any, Any]) -> None:
     name, value, expected = case
-    requires(name)
     function = spy.Module.load_from_source(device, f"test_conversion_{name}", f"{name} f({name} x) {{ return x; }}").f
     if expected is None:
         with pytest.raises(spy.BindError, match="argument 'x'"):

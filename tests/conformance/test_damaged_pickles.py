@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.conftest import Requires
-from tests.depth import one_device
+from tests.depth import needs, one_device
 
 pytestmark = one_device
 
@@ -130,9 +129,9 @@ def test_what_is_said(device: spy.Device) -> None:
             pickle.loads(data[:cut])
 
 
+@needs("textures")
 @pytest.mark.parametrize("kind", ["2d", "3d", "cube", "2d_array"])
-def test_textures(device: spy.Device, requires: Requires, kind: str) -> None:
-    requires("textures")
+def test_textures(device: spy.Device, kind: str) -> None:
     shape = {"2d": (4, 4), "3d": (2, 4, 4), "cube": (6, 4, 4), "2d_array": (2, 4, 4)}[kind]
     texels = np.zeros((*shape, 4), np.float32)
     texture = spy.Texture.from_numpy(device, texels, mips=kind == "2d", type=kind)

@@ -9,7 +9,7 @@ import pytest
 from _gaps import pointer
 
 import slangpy_rt as spy
-from tests.depth import sampled
+from tests.depth import needs, sampled
 
 SLANG = """
 import slangpy_rt;
@@ -171,16 +171,15 @@ def test_prepared_dispatches(device: spy.Device, module: spy.Module) -> None:
     assert "cube(" in module.cube.source((2, 2, 2), t)
 
 
-def test_shared_memory_and_barriers(requires: Any, module: spy.Module) -> None:
-    requires("groups")
+@needs("groups")
+def test_shared_memory_and_barriers(module: spy.Module) -> None:
     x = np.arange(12, dtype=np.int32)
     module.reverse.dispatch(12, x)
     np.testing.assert_array_equal(x.reshape(3, 4), np.arange(12).reshape(3, 4)[:, ::-1])
 
 
-def test_shared_memory_is_refused_without_groups(device: spy.Device, module: spy.Module) -> None:
-    if device.backend.target.entry != "range":
-        pytest.skip(f"{device.name} has thread groups")
+@needs("ranges")
+def test_shared_memory_is_refused_without_groups(module: spy.Module) -> None:
     x = np.arange(4, dtype=np.int32)
     with pytest.raises(spy.UnsupportedError, match="thread groups"):
         module.reverse.dispatch(4, x)

@@ -17,7 +17,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.slang.corrections.division import with_division
-from tests.depth import deep, one_in, sampled
+from tests.depth import deep, needs, one_in, sampled
 
 TYPES = {
     "int8_t": "i1", "int16_t": "i2", "int": "i4", "int64_t": "i8",
@@ -86,12 +86,11 @@ def module(device: spy.Device) -> spy.Module:
 
 
 def own(device: spy.Device) -> None:
-    if device.backend.target.program:
-        pytest.skip(f"{device.name}: slang-rhi compiles by itself, and its API leaves these divisions undefined")
     if device.backend.target.format == "hlsl":
         pytest.skip("HLSL leaves these divisions undefined")
 
 
+@needs("corrected code")
 @sampled(3)
 @pytest.mark.parametrize("name", one_in(3, TYPES))
 def test_of_scalars(device: spy.Device, module: spy.Module, name: str) -> None:
@@ -111,6 +110,7 @@ def test_of_scalars(device: spy.Device, module: spy.Module, name: str) -> None:
     np.testing.assert_array_equal(module[f"by_minus_rest_{name}"](a), divided(a, minus)[1])
 
 
+@needs("corrected code")
 @sampled(3)
 @pytest.mark.parametrize("name", one_in(3, TYPES))
 def test_of_vectors(device: spy.Device, module: spy.Module, name: str) -> None:
@@ -125,6 +125,7 @@ def test_of_vectors(device: spy.Device, module: spy.Module, name: str) -> None:
     np.testing.assert_array_equal(module[f"vector_rest_{name}"](a4, b), divided(a4, b4)[1])
 
 
+@needs("corrected code")
 def test_of_matrices(device: spy.Device, module: spy.Module) -> None:
     own(device)
     a, b = (np.resize(x, (24, 2, 3)) for x in numbers("i4"))

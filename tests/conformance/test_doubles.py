@@ -13,7 +13,7 @@ import pytest
 from tools import gen_double_constants
 
 import slangpy_rt as spy
-from tests.depth import sampled
+from tests.depth import needs, sampled
 
 pytestmark = sampled(2)
 
@@ -144,18 +144,10 @@ def module(device: spy.Device) -> spy.Module:
     return spy.Module.load_from_source(device, "doubles", text)
 
 
-def own(device: spy.Device) -> None:
-    if "double" not in device.caps.scalars:
-        pytest.skip(f"{device.name} has no double")
-    target = device.backend.target
-    if target.format == "hlsl" or (target.program and target.format != "cuda"):
-        pytest.skip(f"{device.name}: refused, as test_what_cannot_be_replaced_is_refused shows")
-
-
+@needs("functions of doubles")
 @sampled(8)
 @pytest.mark.parametrize("name", UNARY)
 def test_of_one_number(device: spy.Device, module: spy.Module, name: str) -> None:
-    own(device)
     x = arguments()
     if device.backend.target.program and name in LACKING | ROUNDED:
         with pytest.raises(spy.UnsupportedError, match=f"uses {name} of a type"):
@@ -172,9 +164,9 @@ def test_of_one_number(device: spy.Device, module: spy.Module, name: str) -> Non
     assert off.max() <= limit, (x[worst], found[worst], wanted[worst])
 
 
+@needs("functions of doubles")
 @pytest.mark.parametrize("name", ["pow", "atan2"])
 def test_of_two_numbers(device: spy.Device, module: spy.Module, name: str) -> None:
-    own(device)
     generator = np.random.default_rng(5)
     a = np.concatenate(
         [anywhere(generator, TINY, LARGE), anywhere(generator, 0.5, 2), 1 + generator.uniform(-1e-3, 1e-3, 700)]
@@ -192,8 +184,8 @@ def test_of_two_numbers(device: spy.Device, module: spy.Module, name: str) -> No
     assert off.max() <= ULP, (x[worst], y[worst], found[worst], wanted[worst])
 
 
+@needs("functions of doubles")
 def test_of_vectors_matrices_and_generics(device: spy.Device, module: spy.Module) -> None:
-    own(device)
     x = np.random.default_rng(6).uniform(-3, 3, (50, 3))
     np.testing.assert_allclose(module.vectors(x), np.sin(x) + np.exp2(x) * np.sqrt(np.abs(x)), rtol=1e-14)
     np.testing.assert_allclose(module.sines(x), np.sin(x) * np.cos(x), rtol=1e-14)
@@ -202,10 +194,8 @@ def test_of_vectors_matrices_and_generics(device: spy.Device, module: spy.Module
     np.testing.assert_allclose(module.generic(np.abs(x)), 2 * np.log(np.abs(x)), rtol=1e-14)
 
 
+@needs("functions of doubles", "corrected code")
 def test_constants_are_those_of_double(device: spy.Device, module: spy.Module) -> None:
-    own(device)
-    if device.backend.target.program:
-        pytest.skip(f"{device.name}: refused, as test_of_one_number shows")
     x = np.random.default_rng(8).uniform(0.1, 3, (50, 3))
     # The compiler may make one factor of two, Slang's and the user's.
     wanted = 15 * 10 ** (2 * x) * np.sin(7 * np.pi * x) * np.log10(x)
@@ -221,12 +211,10 @@ def test_constants_are_those_of_double(device: spy.Device, module: spy.Module) -
     np.testing.assert_allclose(module.sine_of(x), np.sin(3.14159274101257324 * x), rtol=1e-12, atol=1e-15)
 
 
+@needs("functions of doubles", "corrected code")
 @sampled(6)
 @pytest.mark.parametrize("name", SLOPES)
 def test_slopes_have_constants_of_double(device: spy.Device, module: spy.Module, name: str) -> None:
-    own(device)
-    if device.backend.target.program:
-        pytest.skip(f"{device.name}: refused, as test_slopes_with_floats_are_refused shows")
     x = np.random.default_rng(9).uniform(0.1, 3, (50, 3))
     m = x[:48].reshape(-1, 2, 2)
     wanted = (
@@ -249,12 +237,10 @@ def test_slopes_have_constants_of_double(device: spy.Device, module: spy.Module,
     np.testing.assert_allclose(module[f"df_{name}"](x), 6 * SLOPES[name](x), rtol=1e-15)
 
 
+@needs("functions of doubles", "corrected code")
 @sampled(3)
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_constants_are_those_of_double_however_they_are_spelled(device: spy.Device, name: str) -> None:
-    own(device)
-    if device.backend.target.program:
-        pytest.skip(f"{device.name}: refused, as test_of_one_number shows")
     spelled, defines = SPELLINGS[name]
     text = "#define CAT(a, b) a##b\n[Differentiable] double power(double x) { return exp2(x); }\n"
     text += f"double f(double x) {{ return {spelled}; }}"
@@ -263,8 +249,8 @@ def test_constants_are_those_of_double_however_they_are_spelled(device: spy.Devi
     np.testing.assert_allclose(found, SPELLED.get(name, lambda x: 10**x)(x), rtol=1e-14)
 
 
+@needs("functions of doubles")
 def test_exp2_of_half_and_float_is_theirs(device: spy.Device) -> None:
-    own(device)
     x = np.array([0, 0.5, 1, 2, -3.25, 4.75, 20])
     text = """
 double of_float(float x) { return exp2(x); }
@@ -306,8 +292,8 @@ def test_slang_has_no_derivative_of(device: spy.Device, name: str) -> None:
         spy.Module.load_from_source(device, f"slope_of_{name}", text)
 
 
+@needs("functions of doubles")
 def test_gradients(device: spy.Device, module: spy.Module) -> None:
-    own(device)
     torch = pytest.importorskip("torch")
     generator = np.random.default_rng(7)
     values = generator.uniform(0.3, 2, (2, 64))

@@ -15,7 +15,7 @@ from _gaps import narrowest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
-from tests.depth import sampled
+from tests.depth import needs, sampled
 
 SLANG = """
 #define ECHO(T)                                                                                              \\
@@ -83,10 +83,10 @@ def assert_same_bits(got: npt.NDArray[Any], expected: npt.NDArray[Any]) -> None:
     assert got.tobytes() == expected.tobytes(), (got, expected)
 
 
+@needs("{scalar}")
 @sampled(5)
 @pytest.mark.parametrize("scalar", SCALARS)
-def test_values(device: spy.Device, module: spy.Module, requires: Any, scalar: str) -> None:
-    requires(scalar)
+def test_values(device: spy.Device, module: spy.Module, scalar: str) -> None:
     dtype = NUMPY_OF[scalar]
     pool = extremes(scalar)
     for start in range(len(pool)):
@@ -101,10 +101,10 @@ def test_values(device: spy.Device, module: spy.Module, requires: Any, scalar: s
         assert tags.tolist() == [201, 255, 1]
 
 
+@needs("{scalar}")
 @sampled(10)
 @pytest.mark.parametrize("scalar", SCALARS)
-def test_pointers(device: spy.Device, module: spy.Module, requires: Any, scalar: str) -> None:
-    requires(scalar)
+def test_pointers(device: spy.Device, module: spy.Module, scalar: str) -> None:
     dtype = NUMPY_OF[scalar]
     pool = extremes(scalar)
     a = np.array([pool[k % len(pool)] for k in range(37)], dtype)

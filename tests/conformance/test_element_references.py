@@ -8,8 +8,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
 from tests.conformance.test_atomics import bins, has
-from tests.conftest import Requires
-from tests.depth import one_device, sampled
+from tests.depth import needs, one_device, sampled
 
 pytestmark = one_device
 
@@ -48,12 +47,12 @@ def test_sums(device: spy.Device, element: str, container: str) -> None:
     np.testing.assert_array_equal(t.to_numpy(), want)
 
 
+@needs("pointers")
 @sampled(17)
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("element", SCALARS)
-def test_the_other_functions(device: spy.Device, requires: Requires, element: str, container: str) -> None:
+def test_the_other_functions(device: spy.Device, element: str, container: str) -> None:
     has(device, element)
-    requires("pointers")
     whole, bits = container.format(element), element in INTEGERS
     module = module_of(
         device,
@@ -69,14 +68,14 @@ def test_the_other_functions(device: spy.Device, requires: Requires, element: st
     np.testing.assert_array_equal(before.to_numpy(), [3, 5])
 
 
+@needs("pointers")
 @sampled(22)
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("element", VECTORS)
-def test_vectors_and_their_components(device: spy.Device, requires: Requires, element: str, container: str) -> None:
+def test_vectors_and_their_components(device: spy.Device, element: str, container: str) -> None:
     """Vectors lie in arrays without padding; what writes to one component leaves the others alone."""
     scalar, count = element[:-1], int(element[-1])
     has(device, scalar)
-    requires("pointers")
     whole = container.format(element)
     module = module_of(
         device,
@@ -104,8 +103,8 @@ def test_vectors_and_their_components(device: spy.Device, requires: Requires, el
     np.testing.assert_array_equal(t.to_numpy(), 2 * want)
 
 
-def test_indices_of_each_kind_and_views(device: spy.Device, requires: Requires) -> None:
-    requires("pointers")
+@needs("pointers")
+def test_indices_of_each_kind_and_views(device: spy.Device) -> None:
     module = module_of(
         device,
         "void two(int2 at, RWTensor<int, 2> t)\n"
@@ -127,8 +126,8 @@ def test_indices_of_each_kind_and_views(device: spy.Device, requires: Requires) 
     np.testing.assert_array_equal(view.to_numpy(), want)
 
 
-def test_a_function_of_a_user_that_takes_a_reference(device: spy.Device, requires: Requires) -> None:
-    requires("pointers")
+@needs("pointers")
+def test_a_function_of_a_user_that_takes_a_reference(device: spy.Device) -> None:
     module = module_of(
         device,
         "void more(__ref float x) { x += 1; }\nvoid f(int i, RWTensor<float, 1> t) { more(t[i]); t[i].x *= 2; }\n"
@@ -143,9 +142,9 @@ def test_a_function_of_a_user_that_takes_a_reference(device: spy.Device, require
     np.testing.assert_array_equal(pairs.to_numpy(), [[1, 1], [2, 2]])
 
 
-def test_debug_devices_check_indices(backend_name: str, device: spy.Device, requires: Requires) -> None:
+@needs("pointers")
+def test_debug_devices_check_indices(backend_name: str, device: spy.Device) -> None:
     """What is outside changes nothing, and is reported."""
-    requires("pointers")
     checked = spy.Device(backend_name, debug=True)
     module = module_of(
         checked,
@@ -162,9 +161,9 @@ def test_debug_devices_check_indices(backend_name: str, device: spy.Device, requ
     np.testing.assert_array_equal(t.to_numpy(), want)
 
 
-def test_shared_memory_keeps_slangs_own(device: spy.Device, requires: Requires) -> None:
+@needs("groups")
+def test_shared_memory_keeps_slangs_own(device: spy.Device) -> None:
     """Integers and sums of floats work there; what the device cannot do is refused, where a driver would crash."""
-    requires("groups")
     kernel = """
 groupshared {0} total;
 [shader("compute")] [numthreads(64, 1, 1)]
@@ -193,8 +192,8 @@ void f(uint thread : SV_GroupIndex, RWTensor<{0}, 1> t)
             module.f.dispatch([64, 1, 1], t=spy.Tensor.zeros(device, 1))
 
 
-def test_gradients_beside_them(device: spy.Device, requires: Requires) -> None:
-    requires("pointers")
+@needs("pointers")
+def test_gradients_beside_them(device: spy.Device) -> None:
     module = module_of(
         device,
         "void put(float x, RWTensor<float2, 1> t) { InterlockedAdd(t[0], float2(x)); t[1].x = x; }\n"
@@ -208,8 +207,8 @@ def test_gradients_beside_them(device: spy.Device, requires: Requires) -> None:
     np.testing.assert_array_equal(t.to_numpy(), [[15, 15], [3, 0]])
 
 
-def test_a_differentiated_function_with_such_a_call_is_explained(device: spy.Device, requires: Requires) -> None:
-    requires("pointers")
+@needs("pointers")
+def test_a_differentiated_function_with_such_a_call_is_explained(device: spy.Device) -> None:
     text = "[Differentiable] float f(float x, RWTensor<int, 1> t) { InterlockedAdd(t[0], 1); return x * x; }"
     x = spy.Tensor.zeros(device, 5).with_grads()
     y = spy.Tensor.zeros(device, 5).with_grads(grad_in=spy.Tensor.full(device, 5, 1.0))

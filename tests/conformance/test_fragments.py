@@ -10,9 +10,9 @@ import pytest
 
 import slangpy_rt as spy
 from tests.conformance._corners import CORNER
-from tests.depth import deep, one_device
+from tests.depth import deep, needs, one_device
 
-pytestmark = one_device
+pytestmark = [one_device, needs("uint64_t")]
 
 Floats = npt.NDArray[np.float64]
 TEXT = (
@@ -40,11 +40,6 @@ SIZE = (20, 28)
 CORNERS = np.array([[-3, -3.2, 0.3, 1.1], [8.2, -3, 0.5, 2.2], [-1.5, 7, 1, 1.6]], np.float32)
 UV = np.array([[0.1, 0.2], [6, 0.4], [0.5, 4.5]], np.float32)
 FACES = np.array([[0, 1, 2]])
-
-
-@pytest.fixture(autouse=True)
-def _needed(device: spy.Device, requires: Any) -> None:
-    requires("uint64_t")
 
 
 @pytest.fixture(scope="module")

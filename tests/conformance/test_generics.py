@@ -10,8 +10,7 @@ from _gaps import narrowest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
-from tests.conftest import Requires
-from tests.depth import deep, every_device, one_device, sampled
+from tests.depth import deep, every_device, needs, one_device, sampled
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -160,11 +159,11 @@ def test_the_number_of_arguments_counts(module: spy.Module) -> None:
     assert module.arity(1, c=2, b=3) == 2
 
 
-def test_a_plain_function_before_a_generic_one(module: spy.Module, requires: Requires) -> None:
+@needs("double")
+def test_a_plain_function_before_a_generic_one(module: spy.Module) -> None:
     assert module.plain_first(1.5) == 1
     assert module.plain_first(True) == 2
     np.testing.assert_array_equal(module.plain_first(np.arange(2, dtype=np.float32)), [1, 1])
-    requires("double")
     np.testing.assert_array_equal(module.plain_first(np.arange(2.0)), [2, 2])
 
 
@@ -190,9 +189,9 @@ def test_default_arguments_and_keywords(module: spy.Module) -> None:
 # Generics.
 
 
+@needs(lambda case: ["uint8_t"] if case["dtype"] == "u1" else [])
 @pytest.mark.parametrize("dtype", ["i2", "i8", "u1", "f8", "?"])
-def test_the_type_is_the_arrays(module: spy.Module, requires: Any, dtype: str) -> None:
-    requires({"u1": "uint8_t"}.get(dtype, "float"))
+def test_the_type_is_the_arrays(module: spy.Module, dtype: str) -> None:
     x = np.arange(6).reshape(2, 3).astype(dtype)
     result = module.same(x)
     assert result.dtype == x.dtype

@@ -19,12 +19,11 @@ import torch
 from _gradient_functions import CASES, HELPERS, RANGES, SCALARS, Case, shapes
 
 import slangpy_rt as spy
-from tests.depth import one_device, sampled
+from tests.depth import needs, one_device, sampled
 
 pytestmark = one_device
 
 Array = npt.NDArray[Any]
-Requires = Callable[..., None]
 
 SAMPLES = 40
 # Vulkan asks of sin and cos an error of 2^-11 at most, and of exp and log one of some units in the last place.
@@ -196,10 +195,10 @@ def test_derivatives(floats: Callable[[str], Found], name: str) -> None:
     check(floats(name), CASES[name], FLOAT_ERROR)
 
 
+@needs("double")
 @sampled(21)
 @pytest.mark.parametrize("name", DOUBLES)
-def test_derivatives_in_double(requires: Requires, request: pytest.FixtureRequest, name: str) -> None:
-    requires("double")
+def test_derivatives_in_double(device: spy.Device, request: pytest.FixtureRequest, name: str) -> None:
     check(request.getfixturevalue("doubles")(name), DOUBLES[name], DOUBLE_ERROR)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from _gradients import Requires, folded, integers, load, modes, same, seed_of, tensor
+from _gradients import folded, integers, load, modes, same, seed_of, tensor
 
 import slangpy_rt as spy
-from tests.depth import sampled
+from tests.depth import needs, sampled
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,21 @@ def test_columns_and_rows_of_large_calls(module: spy.Module, columns: int) -> No
             same(x.grad, times * folded(b * g, shape))
         if shape == (columns,):
             assert "column" in modes(module.mul.bwds.explain(x, y, _result=r))["a.grad_out"]
+
+
+@needs("groups")
+def test_two_columns_of_one_call(module: spy.Module) -> None:
+    """Both sums pass through the memory that a group shares: the second must wait until the first is read."""
+    rows, columns = 65_536, 64
+    g = integers(rows, columns, seed=1)
+    a, b = (integers(columns, seed=seed) for seed in (2, 3))
+    x, y, r = tensor(module, a).with_grads(), tensor(module, b).with_grads(), seed_of(module, g)
+    for times in (1, 2):
+        module.mul.bwds(x, y, _result=r)
+        same(x.grad, times * g.sum(0) * b)
+        same(y.grad, times * g.sum(0) * a)
+    found = modes(module.mul.bwds.explain(x, y, _result=r))
+    assert "column" in found["a.grad_out"] and "column" in found["b.grad_out"]
 
 
 @sampled(9)
@@ -65,8 +80,8 @@ def test_columns_that_are_views(module: spy.Module) -> None:
     same(deep.grad, g.reshape(50, 375, 64) * integers(375, 64, seed=3))
 
 
-def test_columns_of_doubles(module: spy.Module, requires: Requires) -> None:
-    requires("double")
+@needs("double")
+def test_columns_of_doubles(module: spy.Module) -> None:
     b, g = (integers(18_750, 64, seed=k).astype(np.float64) for k in range(2))
     x = tensor(module, np.ones(64)).with_grads()
     module.mean.bwds(x, tensor(module, b), _result=seed_of(module, g))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from _gradients import Requires, integers, load, same, seed_of, tensor
+from _gradients import integers, load, same, seed_of, tensor
 
 import slangpy_rt as spy
-from tests.depth import one_device, sampled
+from tests.depth import needs, one_device, sampled
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -144,8 +144,8 @@ def test_arrays_of_matrices(module: spy.Module) -> None:
     same(y.grad, (g[:, 0] * m).sum((1, 2)))
 
 
-def test_doubles(module: spy.Module, requires: Requires) -> None:
-    requires("double")
+@needs("double")
+def test_doubles(module: spy.Module) -> None:
     a, b, g = (integers(300, seed=k).astype(np.float64) + 2.0**-40 for k in range(3))
     x, y, r = tensor(module, a).with_grads(), tensor(module, np.array([2.0**-20])).with_grads(), seed_of(module, g)
     module.mean.bwds(x, y, _result=r)
@@ -157,8 +157,8 @@ def test_doubles(module: spy.Module, requires: Requires) -> None:
     np.testing.assert_allclose(x.grad.to_numpy(), g * 2.0**-20 + b * g, rtol=1e-13)  # type: ignore[union-attr]
 
 
-def test_halves(module: spy.Module, requires: Requires) -> None:
-    requires("half")
+@needs("half")
+def test_halves(module: spy.Module) -> None:
     a, b, g = (integers(101, seed=k).astype(np.float16) for k in range(3))
     x, y, one = (tensor(module, v).with_grads() for v in (a, b, np.array([2], np.float16)))
     module.narrow.bwds(x, y, _result=seed_of(module, g))
@@ -169,8 +169,8 @@ def test_halves(module: spy.Module, requires: Requires) -> None:
     same(one.grad, [(a.astype(int) * g.astype(int)).sum()])
 
 
-def test_halves_floats_and_doubles_together(module: spy.Module, requires: Requires) -> None:
-    requires("half", "double")
+@needs("half", "double")
+def test_halves_floats_and_doubles_together(module: spy.Module) -> None:
     a, b, c, g = (integers(101, seed=k) for k in range(4))
     x = tensor(module, a.astype(np.float16)).with_grads()
     y, z = tensor(module, b[:1]).with_grads(), tensor(module, c.astype(np.float64)).with_grads()

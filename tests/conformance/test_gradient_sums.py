@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import every_device
+from tests.depth import every_device, needs
 
 TEXT = """
 import slangpy_rt;
@@ -67,34 +67,33 @@ def lost(device: spy.Device, form: str, scalar: str, count: int, value: float) -
     return float(np.abs(found.astype(np.float64) - wanted).max() / np.abs(wanted).max())
 
 
+@needs("half")
 @every_device
 @pytest.mark.parametrize("form", FORMS)
-def test_sums_of_half(device: spy.Device, requires: Any, form: str) -> None:
+def test_sums_of_half(device: spy.Device, form: str) -> None:
     """A half to which 0.001 is added stays at 4; the sum here is 32.8."""
-    requires("half")
     assert lost(device, form, "half", 1 << 15, 0.001) < 1.1e-3
 
 
 @every_device
 @pytest.mark.parametrize("form", FORMS)
 def test_sums_of_float(device: spy.Device, form: str) -> None:
-    """One sum of 2^20 times 0.1, a term after the other, is 1e-3 off."""
-    if device.backend.target.entry != "range":
-        pytest.skip("only ranges add up in pieces")
-    assert lost(device, form, "float", 1 << 20, 0.1) < 5e-5
+    """One sum of 2^20 times 0.1, a term after the other, is 1e-2 off."""
+    # Ranges of the CPU add up pieces of 2048; of two gradients in one place a GPU's 1024 groups make 2048 additions.
+    assert lost(device, form, "float", 1 << 20, 0.1) < (5e-5 if device.backend.target.entry == "range" else 2e-5)
 
 
+@needs("double")
+@every_device
 def test_exact_sums_of_pieces(device: spy.Device) -> None:
-    """What a range of a deterministic device adds up by itself loses no more."""
-    if device.backend.target.entry != "range":
-        pytest.skip("only ranges add up in pieces")
+    """What threads of a deterministic device add up by themselves loses no more."""
     with spy.Device(device.backend.name, deterministic=True) as opened:
         for form in ("number", "rows", "once"):
             assert lost(opened, form, "float", 1 << 20, 0.1) < 5e-5
 
 
-def test_sums_of_half_are_added_to_the_gradient(device: spy.Device, requires: Any) -> None:
-    requires("half")
+@needs("half")
+def test_sums_of_half_are_added_to_the_gradient(device: spy.Device) -> None:
     module: Any = spy.Module.load_from_source(device, "test_gradient_sums_half", TEXT.replace("SCALAR", "half"))
     w = spy.Tensor.from_numpy(device, np.ones(1, np.float16)).with_grads()
     w.grad.copy_from_numpy(np.full(1, 7, np.float16))
@@ -105,8 +104,8 @@ def test_sums_of_half_are_added_to_the_gradient(device: spy.Device, requires: An
     assert w.grad.to_numpy().tolist() == [39]
 
 
-def test_sums_of_half_in_a_list(device: spy.Device, requires: Any) -> None:
-    requires("half")
+@needs("half")
+def test_sums_of_half_in_a_list(device: spy.Device) -> None:
     module: Any = spy.Module.load_from_source(device, "test_gradient_sums_half", TEXT.replace("SCALAR", "half"))
     w = spy.Tensor.from_numpy(device, np.ones(1, np.float16)).with_grads()
     x = spy.Tensor.full(device, (64,), 0.25, "half")

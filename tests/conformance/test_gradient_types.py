@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _gradients import Array, Requires, filled, integers, same, seed_of, tensor
+from _gradients import Array, filled, integers, same, seed_of, tensor
 
 import slangpy_rt as spy
-from tests.depth import deep, every_device, one_device, sampled
+from tests.depth import deep, every_device, needs, one_device, sampled
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -140,7 +140,8 @@ def test_forward_of_methods(module: spy.Module) -> None:
     assert (s.primal, s.grad) == (15, 35)
 
 
-def test_generics(module: spy.Module, requires: Requires) -> None:
+@needs("double")
+def test_generics(module: spy.Module) -> None:
     a, g = integers(30), integers(30, seed=1)
     x = tensor(module, a).with_grads()
     module.square.bwds(x, _result=seed_of(module, g))
@@ -149,7 +150,6 @@ def test_generics(module: spy.Module, requires: Requires) -> None:
     w = tensor(module, integers(10, 3)).with_grads()
     module["sum<3>"].bwds(w, _result=seed_of(module, g[:10]))
     same(w.grad, 2 * integers(10, 3) * g[:10, None])
-    requires("double")
     d = tensor(module, a.astype(np.float64)).with_grads()
     module.square.bwds(d, _result=seed_of(module, g.astype(np.float64)))
     same(d.grad, 2 * a * g)

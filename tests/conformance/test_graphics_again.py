@@ -11,9 +11,9 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.graphics.plan import Plan
-from tests.depth import deep, one_device
+from tests.depth import deep, needs, one_device
 
-pytestmark = one_device
+pytestmark = [one_device, needs("uint64_t")]
 
 Floats = npt.NDArray[np.float32]
 graphics = spy.graphics
@@ -23,11 +23,6 @@ PLACES = [PLACE, np.abs(np.array([SIZE[1], 0]) - PLACE)]  # and mirrored
 FACES = np.array([[0, 1, 2]], np.int32)
 TIMES = range(5)  # the third call is the first that repeats calls
 ROWS, COLUMNS = np.mgrid[: SIZE[0], : SIZE[1]] + 0.5
-
-
-@pytest.fixture(autouse=True)
-def _needed(device: spy.Device, requires: Any) -> None:
-    requires("uint64_t")
 
 
 @pytest.fixture

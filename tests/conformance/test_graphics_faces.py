@@ -12,15 +12,15 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.graphics.triangles import Triangles
 from tests.conformance._rays import sphere
-from tests.depth import one_device
+from tests.depth import needs, one_device
 
 graphics = spy.graphics
 SIZE = (40, 48)
 
 
-def test_triangles_that_are_there_twice(device: spy.Device, requires: Any) -> None:
+@needs("uint64_t")
+def test_triangles_that_are_there_twice(device: spy.Device) -> None:
     """As of a body that has its triangles once more, turned around: its edges are those of two triangles."""
-    requires("uint64_t")
     places, faces = sphere(6)
     at = np.concatenate([places * [0.8, 0.8, 0.4] + [0, 0, 0.5], np.ones((len(places), 1))], 1).astype(np.float32)
     position = spy.Tensor.from_numpy(device, at, "float4")
@@ -36,10 +36,10 @@ def test_triangles_that_are_there_twice(device: spy.Device, requires: Any) -> No
             np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
+@needs("uint64_t")
 @one_device
-def test_numpy_faces_that_change(device: spy.Device, requires: Any) -> None:
+def test_numpy_faces_that_change(device: spy.Device) -> None:
     """Steps remember the last NumPy array, as it was, and no longer than somebody has it."""
-    requires("uint64_t")
     places, faces = sphere(6)
     at = np.concatenate([places * [0.8, 0.8, 0.4] + [0, 0, 0.5], np.ones((len(places), 1))], 1).astype(np.float32)
     color = np.random.default_rng(0).random((len(at), 3), np.float32)

@@ -10,8 +10,9 @@ import pytest
 
 import slangpy_rt as spy
 from tests.conformance._rays import sphere
-from tests.depth import deep, one_device
+from tests.depth import deep, needs, one_device
 
+pytestmark = needs("uint64_t")
 Floats = npt.NDArray[np.float64]
 SIZE = (512, 512)
 TEXT = """
@@ -19,12 +20,6 @@ struct Corner : IDifferentiable { float4 position; float shade; }
 [Differentiable] Corner project(float4 at, float shade) { Corner c; c.position = at; c.shade = shade; return c; }
 [Differentiable] float f(Corner c) { return c.shade; }
 """
-
-
-@pytest.fixture(autouse=True)
-def _needed(request: pytest.FixtureRequest) -> None:
-    if "device" in request.fixturenames:
-        request.getfixturevalue("requires")("uint64_t")
 
 
 def _drawn(

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.depth import deep, one_device
+from tests.depth import deep, needs, one_device
 
-pytestmark = one_device
+pytestmark = [one_device, needs("uint64_t")]
 
 Floats = npt.NDArray[np.float32]
 graphics = spy.graphics
@@ -25,12 +25,6 @@ struct Corner : IDifferentiable { float4 position; float3 color; }
 [Differentiable] Corner project(float4 at, float3 color) { Corner c; c.position = at; c.color = color; return c; }
 [Differentiable] float3 shade(Corner c) { return c.color; }
 """
-
-
-@pytest.fixture(autouse=True)
-def _needed(request: pytest.FixtureRequest) -> None:
-    if "device" in request.fixturenames:
-        request.getfixturevalue("requires")("uint64_t")
 
 
 def _body(seed: int = 0) -> tuple[Floats, Floats, npt.NDArray[np.int32]]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import deep, one_device, one_in
+from tests.depth import deep, fixture_needs, one_device, one_in
 
 pytestmark = one_device
 
@@ -71,10 +71,9 @@ def module(device: spy.Device) -> spy.Module:
 
 
 @pytest.fixture
-def exact(device: spy.Device) -> None:
-    """Only the CPU has no driver, whose division and subnormal numbers may differ."""
-    if device.backend.target.format != "cpp":
-        pytest.skip("drivers may round divisions in another way and flush subnormal numbers")
+@fixture_needs("C++")
+def exact() -> None:
+    """Drivers may round divisions in another way and flush subnormal numbers; the CPU has none."""
 
 
 def every() -> Array:

@@ -13,8 +13,7 @@ import slangpy_rt as spy
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.core.dtypes import element_type
 from tests.conformance._textures import sampled as sampled_by_numpy
-from tests.conftest import Requires
-from tests.depth import every_device, one_device, sampled
+from tests.depth import every_device, needs, one_device, sampled
 
 Array = npt.NDArray[Any]
 TEXT = """
@@ -114,7 +113,7 @@ def test_gradients_are_those_of_pytorch(device: spy.Device, module: spy.Module, 
         assert (tangent * gradient).sum(dtype=np.float64) == pytest.approx(wanted_sum, rel=1e-4, abs=1e-3)
 
 
-@sampled(2)
+@sampled(6)
 @pytest.mark.parametrize("size", [(8, 16), (7, 13)])
 def test_gradients_of_levels(device: spy.Device, module: spy.Module, size: tuple[int, int]) -> None:
     texels = RNG.random((*size, 4), np.float32)
@@ -191,8 +190,8 @@ def test_texels_at_any_address(device: spy.Device, module: spy.Module, name: str
     np.testing.assert_allclose(getattr(module, name)(image, at), texels, atol=1e-6)
 
 
-def test_textures_and_images_in_one_function(device: spy.Device, module: spy.Module, requires: Requires) -> None:
-    requires("textures")
+@needs("textures")
+def test_textures_and_images_in_one_function(device: spy.Device, module: spy.Module) -> None:
     texels = RNG.random((4, 4, 4), np.float32)
     at = RNG.uniform(0, 1, (50, 2)).astype(np.float32)
     texture = spy.Texture.from_numpy(device, texels, mips=True)

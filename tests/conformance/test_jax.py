@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_device, one_in, sampled
+from tests.depth import needs, one_device, one_in, sampled
 
 # What these test does not depend on the device.
 pytestmark = one_device
 
-Requires = Callable[..., None]
 
 SLANG = {
     "float32": "float",
@@ -74,11 +73,10 @@ def same(got: Any, expected: Any) -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
+@needs(lambda case: [SLANG[case["dtype"]]])
 @sampled(4)
 @pytest.mark.parametrize("dtype", SLANG)
-def test_element_types(module: spy.Module, requires: Requires, dtype: str) -> None:
-    if dtype in ("float16", "float64", "int8", "uint8"):
-        requires(SLANG[dtype])
+def test_element_types(module: spy.Module, dtype: str) -> None:
     with jax.enable_x64(True):
         a = jnp.arange(5).astype(dtype)
         assert a.dtype == dtype

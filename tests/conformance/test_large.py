@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from _gaps import narrowest
 import slangpy_rt as spy
 from slangpy_rt.calls import kernel_spec
 from slangpy_rt.core.dtypes import NUMPY_OF
-from tests.depth import deep, sampled
+from tests.depth import deep, needs, sampled
 
 SLANG = """
 float sub(float a, float b) { return a - b; }
@@ -57,10 +56,10 @@ def check_everything(device: spy.Device, module: spy.Module, n: int) -> None:
 
 
 # A group is 256 threads of one or four elements: less than one row of 4 groups, just one, just more, many.
+@needs("groups")
 @sampled(6)
 @pytest.mark.parametrize("n", [1000, 1024, 1025, 4096, 4097, 20011])
-def test_rows_of_groups(device: spy.Device, load: Load, requires: Any, n: int) -> None:
-    requires("groups")
+def test_rows_of_groups(device: spy.Device, load: Load, n: int) -> None:
     module = load(groups=(4, 65535, 65535))
     check_everything(device, module, n)
     tensor = spy.Tensor.zeros(device, n)
@@ -68,6 +67,7 @@ def test_rows_of_groups(device: spy.Device, load: Load, requires: Any, n: int) -
     assert ("_spy_call.row" in module.sub.source(tensor[1:], tensor[1:])) == (n > 1025)
 
 
+@needs("groups")  # a range has them anyway
 def test_64_bit_indices(device: spy.Device, load: Load) -> None:
     module = load(last=50)
     check_everything(device, module, 2051)
@@ -75,13 +75,13 @@ def test_64_bit_indices(device: spy.Device, load: Load) -> None:
     assert "int64_t _spy_i" in module.sub.source(x, x)
 
 
-def test_64_bit_indices_in_rows_of_groups(device: spy.Device, load: Load, requires: Any) -> None:
-    requires("groups")
+@needs("groups")
+def test_64_bit_indices_in_rows_of_groups(device: spy.Device, load: Load) -> None:
     check_everything(device, load(groups=(4, 65535, 65535), last=50), 5003)
 
 
-def test_32_bit_indices_end_where_an_argument_reaches_further(device: spy.Device, load: Load, requires: Any) -> None:
-    requires("groups")
+@needs("groups")
+def test_32_bit_indices_end_where_an_argument_reaches_further(device: spy.Device, load: Load) -> None:
     module = load(last=1000)
     tensor = spy.Tensor.zeros(device, (2, 2000))
     assert "uint _spy_i" in module.sub.source(tensor[0, :500], 1)
@@ -90,8 +90,8 @@ def test_32_bit_indices_end_where_an_argument_reaches_further(device: spy.Device
     assert "int64_t _spy_i" in module.sub.source(tensor[:, :2], 1)
 
 
-def test_more_groups_than_a_device_runs(device: spy.Device, load: Load, requires: Any) -> None:
-    requires("groups")
+@needs("groups")
+def test_more_groups_than_a_device_runs(device: spy.Device, load: Load) -> None:
     module = load(groups=(4, 2, 1))
     x = spy.Tensor.zeros(device, 4 * 2 * 256 * 4 + 1)
     with pytest.raises(spy.UnsupportedError) as caught:

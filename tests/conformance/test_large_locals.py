@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from tests.depth import needs
 
 X, K = np.array([2.0, 3.0], np.float32), np.array([1, 7], np.int32)
 
 
+@needs("SPIR-V")  # the C++ compiler and CUDA have their own limits
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -30,8 +32,6 @@ X, K = np.array([2.0, 3.0], np.float32), np.array([1, 7], np.int32)
     ],
 )
 def test_large_locals(device: spy.Device, name: str, text: str) -> None:
-    if device.backend.target.format != "spirv":
-        pytest.skip("the C++ compiler and CUDA have their own limits")
     module = spy.Module.load_from_source(device, f"large_{name}", text)
     with pytest.raises(spy.UnsupportedError, match=r"local variables of [\d,]+ bytes for each thread"):
         module.f(X, K)

@@ -12,8 +12,7 @@ from slangpy_rt.linalg.copies import copies_of
 from slangpy_rt.linalg.lines import FORMATS
 from slangpy_rt.linalg.own_arrays import OwnArrays
 from slangpy_rt.linalg.view import View
-from tests.conftest import Requires
-from tests.depth import sampled
+from tests.depth import needs, sampled
 
 NUMPY: dict[str, Any] = {"half": np.float16, "int8_t": np.int8, "float": np.float32}
 
@@ -35,12 +34,10 @@ CASES = [
 ]
 
 
+@needs("pointers")
 @sampled(192)
 @pytest.mark.parametrize(("element", "shape", "left", "order"), CASES)
-def test_copies(
-    device: spy.Device, element: str, shape: tuple[int, int, int], left: bool, order: str, requires: Requires
-) -> None:
-    requires("pointers")
+def test_copies(device: spy.Device, element: str, shape: tuple[int, int, int], left: bool, order: str) -> None:
     if element not in device.caps.scalars:
         pytest.skip(f"the device has no {element}")
     values = numbers(element, shape)
@@ -84,8 +81,8 @@ def check_parts(high: Any, finite: Any, low: Any, values: Any) -> None:
     assert (abs(high[plain].astype(np.float64) + low[plain] - exact) <= 2.0**-21 * abs(exact) + 1e-41).all()
 
 
-def test_special_floats(device: spy.Device, requires: Requires) -> None:
-    requires("pointers")
+@needs("pointers")
+def test_special_floats(device: spy.Device) -> None:
     top = np.finfo(np.float32).max
     values = np.array(
         [

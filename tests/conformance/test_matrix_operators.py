@@ -10,7 +10,7 @@ import pytest
 
 import slangpy_rt as spy
 from tests.conformance._matrix_operators import COMPARISONS, TYPES, comparisons, function, operators
-from tests.depth import sampled
+from tests.depth import needs, sampled
 
 Array = npt.NDArray[Any]
 
@@ -36,10 +36,9 @@ def expected(text: str, a: Array, b: Array) -> Any:
 def own(device: spy.Device, name: str) -> None:
     if name not in device.caps.scalars:
         pytest.skip(f"{device.name} has no {name}")
-    if device.backend.target.program:
-        pytest.skip("slang-rhi compiles by itself what Slang emits for matrices")
 
 
+@needs("corrected code")
 @sampled(3)
 @pytest.mark.parametrize("name", TYPES)
 def test_operators(device: spy.Device, name: str) -> None:
@@ -61,6 +60,7 @@ def test_operators(device: spy.Device, name: str) -> None:
                 np.testing.assert_array_equal(values[:, k], want, text)
 
 
+@needs("corrected code")
 @sampled(18)
 @pytest.mark.parametrize("name", TYPES)
 def test_comparisons(device: spy.Device, name: str) -> None:
@@ -79,6 +79,7 @@ def test_comparisons(device: spy.Device, name: str) -> None:
         np.testing.assert_array_equal(result.to_numpy()[:, k], ~eval(text, {"a": a, "b": b}), text)
 
 
+@needs("corrected code")
 def test_transposed_integers(device: spy.Device) -> None:
     """Matrices of 16-bit integers in local variables, indexed by variables, transposed and multiplied."""
     own(device, "int16_t")

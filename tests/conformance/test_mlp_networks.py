@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from _gaps import nowhere
-from _mlp import PROLOGUE, Array, Parameters, Requires, by_parameters, close, network, normal, slopes
+from _mlp import PROLOGUE, Array, Parameters, by_parameters, close, network, normal, slopes
 
 import slangpy_rt as spy
-from tests.depth import deep, one_in, sampled
+from tests.depth import deep, needs, one_in, sampled
 
 SLANG = (
     PROLOGUE
@@ -77,8 +77,9 @@ def module(device: spy.Device) -> spy.Module:
     return spy.Module.load_from_source(device, "test_mlp_networks", SLANG)
 
 
+@needs("large derivatives")
 @deep
-def test_parts_of_a_model_from_python(device: spy.Device, requires: Requires) -> None:
+def test_parts_of_a_model_from_python(device: spy.Device) -> None:
     text = """
 import mlp;
 struct Model
@@ -109,7 +110,6 @@ int count() { return Network<20, 3, 16, 2, Sine>.count; }
         grad_in=spy.Tensor.from_numpy(device, d, dtype="float[3]")
     )
     close(module.model(model, x), run(*exact))
-    requires("large derivatives")
     module.model.bwds(model, spy.Tensor.from_numpy(device, x), _result=result)
     for k, tensor in enumerate((w, b, p)):
         expected = np.zeros(exact[k].shape)
@@ -143,11 +143,10 @@ def test_a_network_of_one_hidden_layer(device: spy.Device, module: spy.Module) -
     close(p.gradient(), by_parameters(sizes, p.host, np.sin, lambda z: z**3, x, d))
 
 
+@needs("large derivatives")
 @sampled(6)
 @pytest.mark.parametrize("step", [1, 3])
-def test_a_network_of_three_hidden_layers(
-    device: spy.Device, module: spy.Module, requires: Requires, step: int
-) -> None:
+def test_a_network_of_three_hidden_layers(device: spy.Device, module: spy.Module, step: int) -> None:
     def silu(z: Array) -> Array:
         return z / (1 + np.exp(-z))
 
@@ -160,7 +159,6 @@ def test_a_network_of_three_hidden_layers(
     used = p.host[::step]
     model = network(sizes, used, silu, sigmoid)
     close(module.three(x, p.data, step), model(x.astype(np.float64)))
-    requires("large derivatives")
     close(module.three_back(x, d, p.data, p.zeros, step), np.einsum("no,noi->ni", d, slopes(model, x)), 1e-4)
     gradient = p.gradient()
     close(gradient[::step], by_parameters(sizes, used, silu, sigmoid, x, d), 1e-4)
@@ -196,12 +194,11 @@ NETWORKS = {"slim": [5, 32, 6], "narrow": [20, 48, 48, 48, 7], "wide": [64, 64, 
 
 # Whole waves and a part of one; lanes that leave; lanes that have networks of their own; a narrow network that begins
 # where vectors do not; gradients far below what half precision holds.
+@needs(lambda case: ["large derivatives"] if case["name"] == "narrow" else [])
 @sampled(30)
 @pytest.mark.parametrize("case", one_in(3, ["all", "some", "several", "second", "small"]))
 @pytest.mark.parametrize("name", NETWORKS)
-def test_networks_that_waves_compute(
-    device: spy.Device, module: spy.Module, requires: Requires, name: str, case: str
-) -> None:
+def test_networks_that_waves_compute(device: spy.Device, module: spy.Module, name: str, case: str) -> None:
     n, sizes, random = 331, NETWORKS[name], np.random.default_rng(1)
     count = sum((a + 1) * b for a, b in pairwise(sizes))
     x, d = normal(2, n, sizes[0]), normal(3, n, sizes[-1]) * np.float32(1e-20 if case == "small" else 1)
@@ -216,8 +213,6 @@ def test_networks_that_waves_compute(
         y[mine], dx[mine], _ = by_hand(sizes, p.host[k], x[mine], d[mine], name == "wide")
         *_, dp[k] = by_hand(sizes, p.host[k], x[mine & chosen], d[mine & chosen], name == "wide")
     close(module[name](x, p.data, which), y)
-    if name == "narrow":
-        requires("large derivatives")
     result = np.asarray(module[f"{name}_back"](x, d, p.data, p.zeros, which, chosen))
     close(result[chosen], dx[chosen])
     close(p.gradient(), dp)
@@ -225,13 +220,10 @@ def test_networks_that_waves_compute(
         close(module[f"{name}_back"](x, d, p.data, nowhere(device), which, chosen), dx)
 
 
-@sampled(4)
+@needs(lambda case: ["large derivatives"] if case["name"] == "narrow" else [])
+@sampled(9)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_samples_of_a_wave_do_not_touch_each_other(
-    device: spy.Device, module: spy.Module, requires: Requires, name: str
-) -> None:
-    if name == "narrow":
-        requires("large derivatives")
+def test_samples_of_a_wave_do_not_touch_each_other(device: spy.Device, module: spy.Module, name: str) -> None:
     n, sizes = 320, NETWORKS[name]
     count = sum((a + 1) * b for a, b in pairwise(sizes))
     x, d = normal(1, n, sizes[0]), normal(2, n, sizes[-1])

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from _mlp import Array, Requires, close, normal, slopes
+from _mlp import Array, close, normal, slopes
 
 import slangpy_rt as spy
-from tests.depth import deep, one_device, one_in, sampled
+from tests.depth import deep, needs, one_device, one_in, sampled
 
 TYPES = ("half", "bfloat16")
 # Parts of the largest number by which the operands of four layers are off, in the last bit, and some more.
@@ -142,11 +142,10 @@ CASES = [(sizes, name, n) for sizes in SMALL for name in TYPES for n in (331, 1,
 CASES += [pytest.param(sizes, name, n, marks=deep) for sizes in LARGE for name in TYPES for n in (331, 17)]
 
 
+@needs(lambda case: ["large derivatives"] if max(case["sizes"]) > 20 else [])
 @sampled(36)
 @pytest.mark.parametrize(("sizes", "name", "n"), CASES)
-def test_networks(device: spy.Device, requires: Requires, sizes: list[int], name: str, n: int) -> None:
-    if max(sizes) > 20:
-        requires("large derivatives")
+def test_networks(device: spy.Device, sizes: list[int], name: str, n: int) -> None:
     run, p = loaded(device, sizes, name), start(sizes, 1)
     # Far below what halves can be.
     x, d = normal(2, n, sizes[0]), normal(3, n, sizes[-1]) * np.float32(1e-9)
@@ -247,12 +246,12 @@ def test_tangents(device: spy.Device, name: str) -> None:
     close(result.grad.to_numpy(), np.einsum("noi,ni->no", slopes(model, x), along), TOLERANCE[name])
 
 
+@needs("large derivatives")
 @deep
 @one_device
 @pytest.mark.parametrize("name", TYPES)
-def test_beside_pytorch(device: spy.Device, requires: Requires, name: str) -> None:
+def test_beside_pytorch(device: spy.Device, name: str) -> None:
     torch = pytest.importorskip("torch")
-    requires("large derivatives")
     sizes, n, dtype = [20, 48, 48, 7], 1000, getattr(torch, {"half": "float16"}.get(name, name))
     run, p = loaded(device, sizes, name), start(sizes, 10)
     x, d = normal(11, n, 20), normal(12, n, 7)

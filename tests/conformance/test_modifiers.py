@@ -12,7 +12,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.calls import callable as callable_module
-from tests.depth import deep, one_device, sampled
+from tests.depth import deep, needs, one_device, sampled
 
 # What these tests show does not depend on the device; --deep runs them on every one.
 pytestmark = one_device
@@ -242,8 +242,8 @@ def test_thread_groups_and_indices(module: spy.Module) -> None:
         np.testing.assert_array_equal(result, expected)
 
 
-def test_thread_groups_of_more_dimensions_than_the_call(requires: Any, module: spy.Module) -> None:
-    requires("groups")
+@needs("groups")
+def test_thread_groups_of_more_dimensions_than_the_call(module: spy.Module) -> None:
     with pytest.raises(spy.BindError) as caught:
         module.add.group_size((4, 4))(numbers(3), 1)
     assert str(caught.value) == (

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.conftest import Requires
-from tests.depth import deep, every_device, one_device
+from tests.depth import deep, every_device, needs, one_device
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -108,9 +107,9 @@ def test_constants_of_linked_text(device: spy.Device) -> None:
         above.f()
 
 
-def test_uniforms_beside_a_kernel(device: spy.Device, requires: Requires) -> None:
+@needs("pointers")
+def test_uniforms_beside_a_kernel(device: spy.Device) -> None:
     """The numbers of threads of a kernel have no names that uniforms meet."""
-    requires("pointers")
     text = """
     uniform float x;
     uniform float2 y;

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import every_device, sampled
+from tests.depth import every_device, needs, sampled
 
 _VALUES: dict[str, tuple[Any, Any]] = {
     "float": (1.5, -2.25), "double": (1 / 3, 1e200), "int": (-5, 2**31 - 6), "uint": (7, 2**32 - 8),
@@ -19,10 +18,10 @@ _VALUES: dict[str, tuple[Any, Any]] = {
 }  # fmt: skip
 
 
+@needs("{name}")
 @sampled(12)
 @pytest.mark.parametrize("name", _VALUES)
-def test_values_and_results_of_every_type(device: spy.Device, name: str, requires: Callable[..., None]) -> None:
-    requires(name)
+def test_values_and_results_of_every_type(device: spy.Device, name: str) -> None:
     f = spy.Module.load_from_source(device, f"numbers_{name}", f"{name} f({name} a, {name} b) {{ return b; }}").f
     a, b = _VALUES[name]
     for x, y in ((a, b), (b, a), (a, a)):
@@ -63,8 +62,8 @@ def test_threads_get_their_own_results(device: spy.Device) -> None:
     assert wrong == []
 
 
-def test_calls_of_one_thread_share_their_memory(device: spy.Device, requires: Callable[..., None]) -> None:
-    requires("double")
+@needs("double")
+def test_calls_of_one_thread_share_their_memory(device: spy.Device) -> None:
     text = (
         "float one(float x) { return x + 1; } double two(double x) { return x + 2; } bool no(bool x) { return !x; }"
     )

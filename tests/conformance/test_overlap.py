@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import slangpy_rt as spy
 from slangpy_rt.arrays.layout import layout_of
-from tests.depth import explore, random_cases, sampled
+from tests.depth import explore, needs, random_cases, sampled
 
 __all__ = ["module"]  # the fixture
 
@@ -192,10 +192,10 @@ def test_whole_arrays_that_are_read(module: spy.Module) -> None:
     np.testing.assert_array_equal(a.to_numpy(), np.roll(host, -1))
 
 
+@needs("{scalar}")
 @sampled(2)
 @pytest.mark.parametrize("scalar", ["uint8_t", "half"])
-def test_narrow_elements_at_odd_places(device: spy.Device, requires: Callable[..., None], scalar: str) -> None:
-    requires(scalar)
+def test_narrow_elements_at_odd_places(device: spy.Device, scalar: str) -> None:
     module = spy.Module.load_from_source(
         device, f"test_overlap_{scalar}", f"{scalar} line({scalar} x) {{ return {scalar}(2 * x + 1); }}"
     )
@@ -299,9 +299,8 @@ def test_an_updated_list(module: spy.Module) -> None:
     np.testing.assert_array_equal(made.to_numpy(), np.full(64, 7))
 
 
+@needs("zero_copy")
 def test_memory_of_another_library(module: spy.Module) -> None:
-    if "zero_copy" not in module.device.caps.features:
-        pytest.skip("the device does not work in host memory")
     torch = pytest.importorskip("torch")
     whole = torch.arange(1000, dtype=torch.float32)
     # The first call prepares, the others take the short way that torch's arrays have.

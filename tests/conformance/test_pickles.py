@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.conftest import Requires
-from tests.depth import deep, one_device
+from tests.depth import deep, needs, one_device
 
 # What these test depends little on the device.
 pytestmark = one_device
@@ -57,10 +56,10 @@ KINDS = {
 }  # fmt: skip
 
 
+@needs("textures")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", [again, copy.deepcopy])
-def test_textures(device: spy.Device, requires: Requires, kind: str, way: Any) -> None:
-    requires("textures")
+def test_textures(device: spy.Device, kind: str, way: Any) -> None:
     texels = np.random.default_rng(2).random((*KINDS[kind], 4), np.float32)
     how = device.create_sampler(filter="nearest", wrap="clamp")
     texture = spy.Texture.from_numpy(device, texels, mips=True, type=kind)
@@ -75,8 +74,8 @@ def test_textures(device: spy.Device, requires: Requires, kind: str, way: Any) -
     np.testing.assert_array_equal(np.asarray(one), np.asarray(texture.mip(1)))
 
 
-def test_textures_of_other_uses(device: spy.Device, requires: Requires) -> None:
-    requires("textures")
+@needs("textures")
+def test_textures_of_other_uses(device: spy.Device) -> None:
     curved = spy.Texture.from_numpy(device, np.zeros((2, 2, 4), np.uint8), srgb=True)
     read = spy.Texture.from_numpy(device, np.zeros((2, 2), np.int32), usage="shader_resource")
     for texture in (curved, read):
@@ -84,9 +83,9 @@ def test_textures_of_other_uses(device: spy.Device, requires: Requires) -> None:
         assert copy.copy(texture).buffer is texture.buffer
 
 
-def test_samplers(device: spy.Device, requires: Requires) -> None:
+@needs("textures")
+def test_samplers(device: spy.Device) -> None:
     """The number that kernels find a sampler by has no meaning in another process, so that a pickle holds none."""
-    requires("textures")
     made = device.create_sampler(
         filter="nearest", wrap=("clamp", "mirror", "border"), mip="none", border="white", bias=0.5, min_level=1,
         max_level=3, anisotropy=4,

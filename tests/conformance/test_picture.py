@@ -13,7 +13,7 @@ from PIL import Image
 
 import slangpy_rt as spy
 from slangpy_rt.arrays.picture import png
-from tests.conftest import Requires
+from tests.depth import needs
 
 
 def decode(data: bytes | None) -> npt.NDArray[np.uint8]:
@@ -80,9 +80,9 @@ def test_images_of_vectors(device: spy.Device, dtype: str) -> None:
         np.testing.assert_array_equal(decode(image[::-1]._repr_png_()), shown[::-1])
 
 
+@needs(lambda case: {"half", "double"} & {case["dtype"]})
 @pytest.mark.parametrize("dtype", ["float", "half", "double", "uint8_t"])
-def test_images_of_scalars(device: spy.Device, dtype: str, requires: Requires) -> None:
-    requires(*{"half", "double"} & {dtype})
+def test_images_of_scalars(device: spy.Device, dtype: str) -> None:
     for channels in ((), (1,), (3,), (4,)):
         one = spy.Tensor.ones(device, (8, 300, *channels), dtype)
         shown = decode(one._repr_png_())
@@ -97,12 +97,12 @@ def test_images_of_bfloat16(device: spy.Device) -> None:
     np.testing.assert_array_equal(decode(image._repr_png_()), decode(rounded._repr_png_()))
 
 
-def test_textures_and_images(device: spy.Device, requires: Requires) -> None:
+@needs("textures")
+def test_textures_and_images(device: spy.Device) -> None:
     values = np.random.default_rng(1).random((5, 9, 4), np.float32)
     shown = decode(spy.Tensor.from_numpy(device, values, "float4")._repr_png_())
     image = spy.Image(spy.Tensor.from_numpy(device, values, "float4"), mips=True)
     np.testing.assert_array_equal(decode(image._repr_png_()), shown)
-    requires("textures")
     texture = spy.Texture.from_numpy(device, values)
     np.testing.assert_array_equal(decode(texture._repr_png_()), shown)
     stored = (values * 255).astype(np.uint8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 import slangpy_rt as spy
 from slangpy_rt.arguments.computed import Generator
-from tests.depth import one_in, sampled
+from tests.depth import needs, one_in, sampled
 
 __all__ = ["module"]  # the fixture
 
@@ -96,8 +95,8 @@ def test_rand_float_fills_its_interval(module: spy.Module) -> None:
     assert counts.sum() == into.size and (abs(counts - 5000) < 350).all()
 
 
-def test_rand_float_as_doubles(module: spy.Module, requires: Callable[..., None]) -> None:
-    requires("double")
+@needs("double")
+def test_rand_float_as_doubles(module: spy.Module) -> None:
     into = np.zeros(99)
     module.one_d(spy.rand_float(seed=3), _result=into)
     np.testing.assert_array_equal(into, floats(hashes((99,), 1, 3), 0, 1).astype(np.float64))

@@ -12,9 +12,9 @@ import torch
 
 import slangpy_rt as spy
 from tests.conformance._corners import CORNER
-from tests.depth import deep, one_device, sampled
+from tests.depth import deep, needs, one_device, sampled
 
-pytestmark = one_device
+pytestmark = [one_device, needs("uint64_t")]
 
 Floats = npt.NDArray[np.float64]
 
@@ -72,11 +72,6 @@ def _triangles(seed: int, count: int) -> tuple[Floats, npt.NDArray[np.int32]]:
 def _draw(device: spy.Device, name: str, size: tuple[int, int], **options: Any) -> Any:
     module = spy.Module.load_from_source(device, "raster", TEXT)
     return module[name].raster(module.project, size, **options)
-
-
-@pytest.fixture(autouse=True)
-def _needed(device: spy.Device, requires: Any) -> None:
-    requires("uint64_t")
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -287,9 +282,9 @@ float2 g(Corner c) { return float2(c.kind, c.inner.on ? 1 : 0); }
 """
 
 
+@needs("double", "half")
 @deep
-def test_kinds_of_fields(device: spy.Device, requires: Any) -> None:
-    requires("double", "half")
+def test_kinds_of_fields(device: spy.Device) -> None:
     module = spy.Module.load_from_source(device, "kinds", KINDS)
     size = (16, 16)
     at = _clip([[0, 0], [40, 0], [0, 40]], size, 0.5).astype(np.float32)

@@ -38,11 +38,6 @@ FACES = np.array([[0, 1, 2]], np.int32)
 TIMES = range(4)  # the third picture is the first that repeats steps
 
 
-@pytest.fixture(autouse=True)
-def _needed(device: spy.Device, requires: Any) -> None:
-    requires("uint64_t")
-
-
 @pytest.fixture(scope="module")
 def module(device: spy.Device) -> spy.Module:
     return spy.Module.load_from_source(device, "raster_again", TEXT)
@@ -74,7 +69,7 @@ def _given(device: spy.Device, k: int) -> dict[str, Any]:
     }
 
 
-@sampled(4)
+@sampled(6)
 @pytest.mark.parametrize("antialias", [True, False])
 def test_other_arrays_and_numbers(device: spy.Device, module: spy.Module, antialias: bool) -> None:
     draw = module.one.raster(module.project, SIZE, antialias=antialias)

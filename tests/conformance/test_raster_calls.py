@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.depth import deep, one_device, sampled
+from tests.depth import deep, needs, one_device, sampled
 
-pytestmark = one_device
+pytestmark = [one_device, needs("uint64_t")]
 
 Floats = npt.NDArray[np.float32]
 
@@ -33,11 +33,6 @@ SIZE = (40, 48)
 PLACE = np.array([[5.3, 31.2], [24.7, 3.9], [40.1, 28.3]])
 # The area of the triangle at these places, in pixels.
 AREA = abs(np.linalg.det([PLACE[1] - PLACE[0], PLACE[2] - PLACE[0]])) / 2
-
-
-@pytest.fixture(autouse=True)
-def _needed(device: spy.Device, requires: Any) -> None:
-    requires("uint64_t")
 
 
 @pytest.fixture(scope="module")

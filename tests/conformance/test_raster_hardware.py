@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import deep, one_device
+from tests.depth import deep, needs, one_device
 
 pytestmark = [deep, one_device]
 
@@ -28,9 +28,9 @@ float4 fragmentMain(Varying v, uint number : SV_PrimitiveID) : SV_Target
 """
 
 
+@needs("uint64_t")
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_what_a_render_pipeline_shows(device: spy.Device, requires: Any, seed: int) -> None:
-    requires("uint64_t")
+def test_what_a_render_pipeline_shows(device: spy.Device, seed: int) -> None:
     rng = np.random.default_rng(seed)
     count = 150
     w = rng.uniform(0.5, 2, (count, 3, 1))

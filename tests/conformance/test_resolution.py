@@ -47,7 +47,7 @@ from _resolution import (
 )
 
 import slangpy_rt as spy
-from tests.depth import one_device, sampled
+from tests.depth import needs, one_device, sampled
 
 # What these tests show does not depend on the device; --deep runs them on every one.
 pytestmark = one_device
@@ -195,16 +195,19 @@ def test_what_fits(nothing: spy.Module, row: Row) -> None:
     assert type(result) is spy.Tensor and result.shape == row.fit.shape
 
 
+def _needs_of(row: Row) -> list[str]:
+    """What a device has to have for a row's call."""
+    type_ = PARAMETERS[row.function]
+    types = (type_, getattr(row.argument, "type", None))
+    asked = {"half": HALF in types, "uint8_t": BYTE in types, "pointers": type_.kind == "pointer"}
+    return [name for name, is_asked in asked.items() if is_asked]
+
+
+@needs(lambda case: _needs_of(case["row"]))
 @sampled(80)
 @pytest.mark.parametrize("row", rows([row for row in TABLE if row.fit is not None and row.fit.values is not None]))
-def test_values(device: spy.Device, module: spy.Module, requires: Any, row: Row) -> None:
+def test_values(device: spy.Device, module: spy.Module, row: Row) -> None:
     type_ = PARAMETERS[row.function]
-    if HALF in (type_, getattr(row.argument, "type", None)):
-        requires("half")
-    if BYTE in (type_, getattr(row.argument, "type", None)):
-        requires("uint8_t")
-    if type_.kind == "pointer":
-        requires("pointers")
     assert row.fit is not None and row.fit.values is not None
     wanted = row.fit.values
     if type_.kind == "tensor":

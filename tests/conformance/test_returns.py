@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import sampled
+from tests.depth import needs, sampled
 
 CALL = "\nfloat f(float x) { return g(x); }"
 X = np.array([1.0, 6.0], np.float32)
@@ -43,15 +43,16 @@ def test_every_path_returns(device: spy.Device, body: str) -> None:
     np.testing.assert_array_equal(module.f(X), np.array([128, 192], np.float32))
 
 
+# Between threads: for devices with waves, in groups of four.
+@needs("C++")
 @pytest.mark.parametrize("call", ["ddx(x)", "ddy(x)"])
 def test_functions_of_other_devices(device: spy.Device, call: str) -> None:
-    if device.backend.target.format != "cpp":
-        pytest.skip("derivatives between threads are for devices with waves, in groups of four")
     module = load(device, f"lacking_{call[:3]}", f"float f(float x) {{ return {call}; }}")
     with pytest.raises(spy.UnsupportedError, match=f"uses {call[:3]}, which Slang writes into C\\+\\+"):
         module.f(X)
 
 
+@needs("C++")  # Slang checks the entry points of other targets for functions that they lack
 @pytest.mark.parametrize(
     ("statement", "used"),
     [
@@ -64,8 +65,6 @@ def test_functions_of_other_devices(device: spy.Device, call: str) -> None:
 )
 def test_what_is_inlined_is_not_left_out(device: spy.Device, statement: str, used: str) -> None:
     """Slang leaves out an inlined function without text for C++, and with it the statements around the call."""
-    if device.backend.target.format != "cpp":
-        pytest.skip("Slang checks the entry points of other targets for functions that they lack")
     module = load(
         device, f"left_out_{len(statement)}",
         "[ForceInline] float foreign(float x) { __target_switch { case cuda: return x; case spirv: return x; } }\n"
@@ -79,9 +78,8 @@ def test_what_is_inlined_is_not_left_out(device: spy.Device, statement: str, use
     assert (y == 1).all()
 
 
+@needs("C++")  # Slang checks the entry points of other targets for functions that they lack
 def test_switches_that_are_included(device: spy.Device, tmp_path: Path) -> None:
-    if device.backend.target.format != "cpp":
-        pytest.skip("Slang checks the entry points of other targets for functions that they lack")
     switch = "[ForceInline] float {}(float x) {{ __target_switch {{ case cuda: return 3 * x; {} }} }}\n"
     (tmp_path / "included.slang").write_text(
         switch.format("foreign", "case spirv: return x;") + switch.format("known", "default: return 2 * x;")
@@ -99,9 +97,8 @@ def test_switches_that_are_included(device: spy.Device, tmp_path: Path) -> None:
     assert count.to_numpy()[0] == len(X)
 
 
+@needs("C++")  # Vulkan and CUDA have clocks of their own
 def test_clock(device: spy.Device) -> None:
-    if device.backend.target.format != "cpp":
-        pytest.skip("Vulkan and CUDA have clocks of their own")
     module = load(device, "clock", "uint f(float x) { return getRealtimeClockLow(); }")
     first = module.f(X)
     assert module.f(X)[0] != first[0]

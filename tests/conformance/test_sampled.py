@@ -12,8 +12,7 @@ import torch
 import slangpy_rt as spy
 from tests.conformance._textures import blended
 from tests.conformance._textures import sampled as sampled_by_numpy
-from tests.conftest import Requires
-from tests.depth import deep, one_device
+from tests.depth import deep, needs, one_device
 
 Array = npt.NDArray[Any]
 TEXT = """
@@ -89,10 +88,10 @@ def test_images(device: spy.Device, module: spy.Module, name: str) -> None:
             np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)
 
 
+@needs("textures")
 @deep
 @pytest.mark.parametrize("name", ["generic", "object"])
-def test_textures(device: spy.Device, module: spy.Module, requires: Requires, name: str) -> None:
-    requires("textures")
+def test_textures(device: spy.Device, module: spy.Module, name: str) -> None:
     function = getattr(module, name)
     texture = spy.Texture.from_numpy(device, TEXELS)
     bound, level = blended(device, np.ptp(TEXELS)), np.zeros(60, np.float32)
@@ -112,8 +111,8 @@ def test_textures(device: spy.Device, module: spy.Module, requires: Requires, na
     np.testing.assert_allclose(found, [TEXELS[1:3, 3:5, 0].mean(), 0, 0, 1], atol=bound)
 
 
-def test_one_of_each(device: spy.Device, module: spy.Module, requires: Requires) -> None:
-    requires("textures")
+@needs("textures")
+def test_one_of_each(device: spy.Device, module: spy.Module) -> None:
     texture, image = spy.Texture.from_numpy(device, TEXELS), _image(device, wrap="clamp")
     clamped = texture.with_sampler({"wrap": "clamp"})
     bound = blended(device, np.ptp(TEXELS))
@@ -125,9 +124,9 @@ def test_one_of_each(device: spy.Device, module: spy.Module, requires: Requires)
     np.testing.assert_array_equal(_numbers(module.same(texture)), TEXELS)
 
 
+@needs("uint64_t")
 @one_device
-def test_drawn(device: spy.Device, module: spy.Module, requires: Requires) -> None:
-    requires("uint64_t")
+def test_drawn(device: spy.Device, module: spy.Module) -> None:
     draw = module.shown.raster(module.project, SIZE, antialias=False)
     found = draw(image=_image(device), light=2.0, **TRIANGLE).to_numpy()
     y, x = np.mgrid[: SIZE[0], : SIZE[1]] + 0.5
@@ -139,9 +138,9 @@ def test_drawn(device: spy.Device, module: spy.Module, requires: Requires) -> No
     np.testing.assert_allclose(found[covered], wanted[covered], atol=1e-5)
 
 
+@needs("uint64_t")
 @deep
-def test_gradients_of_drawn(device: spy.Device, module: spy.Module, requires: Requires) -> None:
-    requires("uint64_t")
+def test_gradients_of_drawn(device: spy.Device, module: spy.Module) -> None:
     wanted = None
     for function in (module.shownPlain, module.shown):
         draw = function.raster(module.project, SIZE, background=0.5)
@@ -176,11 +175,11 @@ def test_gradients_of_drawn(device: spy.Device, module: spy.Module, requires: Re
     np.testing.assert_array_equal(recorded.to_numpy(), plain.to_numpy())
 
 
+@needs("uint64_t", "textures")
 @deep
 @pytest.mark.parametrize("name", ["shown", "shownObject"])
-def test_gradients_beside_textures(device: spy.Device, module: spy.Module, requires: Requires, name: str) -> None:
+def test_gradients_beside_textures(device: spy.Device, module: spy.Module, name: str) -> None:
     """A texture has no gradients, but what is drawn with it has: of a number, and of silhouettes."""
-    requires("uint64_t", "textures")
     found = []
     draw = getattr(module, name).raster(module.project, SIZE, background=3.0)
     texels = np.full((2, 2, 4), 0.75, np.float32)
@@ -198,9 +197,9 @@ def test_gradients_beside_textures(device: spy.Device, module: spy.Module, requi
         np.testing.assert_allclose(have, want, rtol=1e-3)
 
 
+@needs("uint64_t")
 @deep
-def test_drawn_for_pytorch(device: spy.Device, module: spy.Module, requires: Requires) -> None:
-    requires("uint64_t")
+def test_drawn_for_pytorch(device: spy.Device, module: spy.Module) -> None:
     image, found = _image(device, wrap="clamp"), []
     for function in (module.shownPlain, module.shown):
         light = torch.tensor(2.0, requires_grad=True)
@@ -214,8 +213,9 @@ def test_drawn_for_pytorch(device: spy.Device, module: spy.Module, requires: Req
     assert found[0] == pytest.approx(found[1], rel=1e-5)
 
 
+@needs("textures")
 @one_device
-def test_what_is_refused(device: spy.Device, module: spy.Module, requires: Requires) -> None:
+def test_what_is_refused(device: spy.Device, module: spy.Module) -> None:
     draw = module.shown.raster(module.project, SIZE)
     for match, call in {
         r"generic<float>.* 'float' does not conform": lambda: module.generic(1.0, AT, 0.0),
@@ -230,7 +230,6 @@ def test_what_is_refused(device: spy.Device, module: spy.Module, requires: Requi
     }.items():
         with pytest.raises(spy.BindError, match=f"(?s){match}"):
             call()
-    requires("textures")
     whole = spy.Texture.from_numpy(device, np.zeros((2, 2, 4), np.uint32))
     volume = spy.Texture.from_numpy(device, np.zeros((2, 2, 2, 4), np.float32), type="3d")
     for value, match in ((whole, "read as uint"), (volume, "Texture3D")):

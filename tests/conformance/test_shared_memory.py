@@ -22,7 +22,7 @@ from slangpy_rt.backends.extras import MappedMemory
 from slangpy_rt.core.target import KernelInfo
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.sessions import new_session
-from tests.depth import every_device
+from tests.depth import every_device, fixture_needs
 
 pytestmark = every_device
 
@@ -47,23 +47,20 @@ Launch = Callable[..., None]
 
 
 @pytest.fixture
-def backend(device: spy.Device, requires: Callable[..., None]) -> Backend:
+@fixture_needs("shared memory")
+def backend(device: spy.Device) -> Backend:
     """One that has shared memory."""
     backend = device.backend
-    if "zero_copy" in device.caps.features:
-        assert not isinstance(backend, MappedMemory)
-        pytest.skip(f"{device.name}: kernels work on host arrays in place")
-    requires("shared memory")
     assert isinstance(backend, MappedMemory)
     return backend
 
 
 @pytest.fixture(scope="module")
+@fixture_needs("shared memory")
 def launch(device: spy.Device) -> Launch:
     """``launch(a, b, r, n, factor=1, rounds=0)``."""
     backend = device.backend
-    if not isinstance(backend, MappedMemory):
-        pytest.skip(f"{device.name} has no such memory")
+    assert isinstance(backend, MappedMemory)
     entry = backend.target.entry
     if entry == "handle":
         text = _TEXT.replace("POINTER", "_spy_Address<float>").replace("{\n    float", f"{{\n    {_FETCH}\n    float")

@@ -10,9 +10,9 @@ import pytest
 
 import slangpy_rt as spy
 from tests.conformance._corners import CORNER
-from tests.depth import deep, one_device, sampled
+from tests.depth import deep, needs, one_device, sampled
 
-pytestmark = one_device
+pytestmark = [one_device, needs("uint64_t")]
 
 Floats = npt.NDArray[np.float64]
 
@@ -22,11 +22,6 @@ TEXT = (
 [Differentiable] float f(Corner c) { return c.uv.x; }
 """
 )
-
-
-@pytest.fixture(autouse=True)
-def _needed(device: spy.Device, requires: Any) -> None:
-    requires("uint64_t")
 
 
 def _brightness(

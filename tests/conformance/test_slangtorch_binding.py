@@ -13,7 +13,7 @@ from _slangtorch import ONE, Files, files
 import slangpy_rt as spy
 from slangpy_rt.slangtorch.binder import Binder
 from slangpy_rt.slangtorch.errors import LaunchError, TensorError
-from tests.depth import one_device
+from tests.depth import needs, one_device
 
 __all__ = ["files"]  # the fixture
 
@@ -156,10 +156,9 @@ def test_other_memory_at_each_launch(files: Files, m: Any) -> None:
     assert out.tolist() == [10, 12, 14, 16]
 
 
+@needs("pointers")
 def test_a_device_that_was_closed(backend_name: str, tmp_path: Path) -> None:
     with spy.Device(backend_name) as device:
-        if "pointers" not in device.caps.features:
-            pytest.skip("the device has no pointers")
         files = Files(device, tmp_path)
         m = files.load(TEXT)
         given, out = filled(files, 4), files.on(torch.zeros(4))
@@ -174,9 +173,8 @@ def test_a_device_that_was_closed(backend_name: str, tmp_path: Path) -> None:
             call()
 
 
+@needs("no pointers")
 def test_a_device_without_pointers_is_refused(device: spy.Device, tmp_path: Path) -> None:
-    if "pointers" in device.caps.features:
-        pytest.skip("the device has pointers")
     with pytest.raises(spy.UnsupportedError) as error:
         Files(device, tmp_path).load(TEXT)
     assert str(error.value) == (

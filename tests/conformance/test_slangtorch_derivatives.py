@@ -8,6 +8,7 @@ import pytest
 import torch
 from _slangtorch import DIFF_SQUARE, ONE, Files, files
 
+import slangpy_rt as spy
 from tests.depth import one_device
 
 __all__ = ["files"]  # the fixture
@@ -268,3 +269,50 @@ def test_arrays_of_views(files: Files) -> None:
     pairs = tuple(zip((a, b, c), gradients, strict=True))
     m.mix.bwd(inputs=pairs, picks=picks, output=(output, torch.ones_like(a))).launchRaw(**size)
     assert torch.equal(gradients[0], c.flip(0)) and not gradients[1].any() and torch.equal(gradients[2], a.flip(0))
+
+
+SCALED = """
+[Differentiable] float3 scaled(float3 v, float k) { return (k) * v; }
+[Differentiable] float3 weighted(float3 v, float k)
+{
+    float w = 1; float m = fmod(k, 2); TURN(w);
+    [MaxIters(4)] for (int i = 0; i < 3; ++i) w = w * k + 0.1;
+    return w * v;
+}
+[AutoPyBindCUDA] [CUDAKernel] [Differentiable]
+void run(DiffTensorView x, DiffTensorView k, DiffTensorView y)
+{
+    uint i = cudaThreadIdx().x;
+    if (i >= x.size(0))
+        return;
+    float3 v = float3(x[i, 0], x[i, 1], x[i, 2]);
+    float3 r = scaled(v, k[i]) + weighted(v, k[i]);
+    y[i, 0] = r.x; y[i, 1] = r.y; y[i, 2] = r.z;
+}
+"""
+
+
+def test_scalars_with_vectors(files: Files) -> None:
+    """The forms of which Slang's own derivative is wrong, in the module's own text."""
+    m = files.load(SCALED.replace("TURN(w);", ""))
+    x, k = files.on(torch.rand(4, 3)), files.on(torch.rand(4))
+    y, up = files.on(torch.zeros(4, 3)), files.on(torch.rand(4, 3))
+    gradients = torch.zeros_like(x), torch.zeros_like(k)
+    m.run.bwd(x=(x, gradients[0]), k=(k, gradients[1]), y=(y, up.clone())).launchRaw(
+        blockSize=(4, 1, 1), gridSize=ONE
+    )
+    x, k = x.requires_grad_(), k.requires_grad_()
+    w = k**3 + 0.1 * (k**2 + k + 1)
+    wanted = torch.autograd.grad(((k + w)[:, None] * x * up).sum(), (x, k))
+    for found, same in zip(gradients, wanted, strict=True):
+        torch.testing.assert_close(found, same, rtol=1e-4, atol=1e-5)
+
+
+def test_messages_have_the_users_lines(files: Files) -> None:
+    with pytest.raises(spy.CompileError) as caught:
+        files.load(SCALED)
+    line = SCALED.splitlines()[4]
+    assert "_spy_" not in str(caught.value)
+    assert f":5:{line.index('TURN') + 1}\n  |\n5 | {line}\n  | {' ' * line.index('TURN')}^^^^ undefined" in str(
+        caught.value
+    )

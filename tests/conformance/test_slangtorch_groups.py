@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from _slangtorch import ONE, Files, files
 
-from tests.conftest import Requires
-from tests.depth import one_device
+from tests.depth import needs, one_device
 
 __all__ = ["files"]  # the fixture
 
@@ -30,8 +29,8 @@ def test_pointers_to_elements(files: Files) -> None:
     assert a.tolist() == [[0, 1, 2], [3, 14, 25]] and b.tolist() == [0, 0, 1]
 
 
-def test_group_memory_waves_and_recomputation(files: Files, requires: Requires) -> None:
-    requires("groups", "wave")
+@needs("groups", "wave")
+def test_group_memory_waves_and_recomputation(files: Files) -> None:
     m = files.load("""
     struct Pool
     {

@@ -20,7 +20,7 @@ from torch import Tensor
 
 import slangpy_rt as spy
 import slangpy_rt.slangtorch as slangtorch
-from tests.depth import sampled
+from tests.depth import needs, sampled
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "slang_torch"
 STEPS, SIZE = 20, 24
@@ -207,12 +207,10 @@ FORMULAS: Mapping[str, Mapping[str, Formula]] = {
 }
 
 
+@needs("pointers")
 @pytest.mark.parametrize("name", FORMULAS)
 @sampled(18)
-def test_losses(
-    name: str, device: spy.Device, requires: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    requires("pointers")
+def test_losses(name: str, device: spy.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _import("common", monkeypatch)
     example = _import(name, monkeypatch)
     options = {"steps": STEPS, "size": SIZE, "out": tmp_path}

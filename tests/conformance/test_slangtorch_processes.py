@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 import slangpy_rt as spy
-from tests.conftest import Requires
-from tests.depth import deep
+from tests.depth import deep, needs
 
 PROCESSES = 8
 TEXT = """
@@ -57,9 +56,9 @@ print("done")
 
 
 # Importing PyTorch in eight processes takes twenty seconds on two cores.
+@needs("pointers")
 @deep
-def test_eight_processes_compile_each_kernel_once(device: spy.Device, tmp_path: Path, requires: Requires) -> None:
-    requires("pointers")
+def test_eight_processes_compile_each_kernel_once(device: spy.Device, tmp_path: Path) -> None:
     path, cache = tmp_path / "module.slang", tmp_path / "cache"
     path.write_text(TEXT)
     variables = os.environ | {"SLANGPY_RT_CACHE_DIR": str(cache), "SLANGPY_RT_DEBUG": "3"}

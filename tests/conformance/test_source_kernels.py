@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.depth import deep, one_device
+from tests.depth import deep, needs, one_device
 
 pytestmark = one_device
 
@@ -84,9 +84,8 @@ def dot(device: spy.Device, kernel: Any, a: Any, b: Any, c: Any, m: int, n: int,
     return kernel(a, b, c, m, n, k, k, n, n, defines=defines, **options)
 
 
+@needs("pointers")
 def test_tensors_of_a_device(device: spy.Device) -> None:
-    if "pointers" not in device.caps.features:
-        pytest.skip("the device has no pointers")
     kernel = spy.kernel(DOT)
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal(s, dtype=np.float32) for s in ((33, 20), (20, 40)))
@@ -124,9 +123,8 @@ def test_what_a_call_returns(device: spy.Device) -> None:
         assert spy.kernel("[numthreads(1, 1, 1)] void f(int n) {}", device)(3, grid=1) is None
 
 
+@needs("pointers")
 def test_read_only_pointers(device: spy.Device) -> None:
-    if "pointers" not in device.caps.features:
-        pytest.skip("the device has no pointers")
     copy = spy.kernel(
         "[numthreads(32, 1, 1)]"
         "void copy(uint3 at : SV_DispatchThreadID, float *to, Ptr<float, Access.Read> from, int n)"

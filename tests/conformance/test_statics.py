@@ -11,8 +11,7 @@ from _slangtorch import Files
 from _statics import ARRAYS, BY_CODE, CHANGED, COUNTERS, DECLARED, STRUCTS
 
 import slangpy_rt as spy
-from tests.conftest import Requires
-from tests.depth import one_device, sampled
+from tests.depth import needs, one_device, sampled
 
 pytestmark = one_device
 
@@ -42,20 +41,18 @@ def test_statics_are_the_elements_own(device: spy.Device, what: str) -> None:
     np.testing.assert_array_equal(module.f(across.T), across.T)
 
 
+@needs("corrected code")
 @sampled(3)
 @pytest.mark.parametrize("what", BY_CODE)
 def test_statics_that_no_text_shows_begin_with_zeros(device: spy.Device, what: str) -> None:
-    if device.backend.target.program:
-        pytest.skip("slang-rhi compiles by itself, and nothing but the text can be changed")
     module = spy.Module.load_from_source(device, "test_bare", BY_CODE[what])
     ones = np.ones(50, np.float32)
     np.testing.assert_array_equal(module.f(ones), ones)
 
 
+@needs("corrected code")
 @one_device
 def test_statics_of_other_files_begin_with_zeros(device: spy.Device, tmp_path: Path) -> None:
-    if device.backend.target.program:
-        pytest.skip("slang-rhi compiles by itself, and nothing but the text can be changed")
     (tmp_path / "statics_elsewhere.slang").write_text(
         "public struct S { public int a; }\npublic static S s;\nstatic float n;\n"
         "public float up() { n += 1; s.a += 1; return n; }"
@@ -147,8 +144,8 @@ def test_linked_modules_that_import_each_other(device: spy.Device) -> None:
     assert second.both.set(inSecond={"gain": 2})(1.0) == 3
 
 
-def test_threads_of_slang_torch_begin_with_zeros(device: spy.Device, tmp_path: Path, requires: Requires) -> None:
-    requires("pointers")
+@needs("pointers")
+def test_threads_of_slang_torch_begin_with_zeros(device: spy.Device, tmp_path: Path) -> None:
     files = Files(device, tmp_path)
     text = """
     static int count;
@@ -165,11 +162,10 @@ def test_threads_of_slang_torch_begin_with_zeros(device: spy.Device, tmp_path: P
     assert (found == 1).all()
 
 
+@needs("C++")
 def test_an_initial_value_is_not_lost_behind_another_name(backend_name: str) -> None:
     """Slang writes both names alike in C++."""
-    if backend_name != "cpu":
-        pytest.skip("other devices keep initial values")
-    with spy.Device("cpu") as device:
+    with spy.Device(backend_name) as device:
         for one, other in (("_Scale", "U_Scale"), ("é", "xC3xA9")):
             text = (
                 f"static float {one} = 5; uniform float {other}; float f(float x) {{ return x * {one} + {other}; }}"

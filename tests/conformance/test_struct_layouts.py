@@ -16,7 +16,7 @@ from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.target import Caps
 from slangpy_rt.core.types import Field, SlangType
-from tests.depth import deep, every_device, one_device
+from tests.depth import deep, every_device, needs, one_device
 
 pytestmark = one_device
 
@@ -317,13 +317,13 @@ PADDED_CASES: list[Any] = [
 ]
 
 
+@needs("double", "int8_t", "int16_t")
 @every_device
 @pytest.mark.parametrize(("name", "fields", "refused"), PADDED_CASES)
 def test_padding_at_the_end_of_nested_structs(
-    device: spy.Device, requires: Any, name: str, fields: list[Any], refused: bool
+    device: spy.Device, name: str, fields: list[Any], refused: bool
 ) -> None:
     """Whole arrays hold the fields where NumPy has them, or their functions are refused."""
-    requires("double", "int8_t", "int16_t")
     pointers = "pointers" in device.caps.features
     defines = {"HAS_POINTERS": 1} if pointers else {}
     module: Any = spy.Module.load_from_source(device, "test_padded", PADDED, defines=defines)

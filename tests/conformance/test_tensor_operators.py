@@ -13,7 +13,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF, SLANG_OF
-from tests.depth import one_device, sampled
+from tests.depth import needs, one_device, sampled
 
 pytestmark = one_device
 
@@ -419,11 +419,11 @@ def test_plus_makes_a_new_tensor(device: spy.Device) -> None:
     np.testing.assert_array_equal(made.to_numpy(), 1)
 
 
+@needs("uint64_t", "int64_t")
 @sampled(4)
 @pytest.mark.parametrize("sign", BITWISE)
-def test_integers_without_a_common_type(device: spy.Device, sign: str, requires: Any) -> None:
+def test_integers_without_a_common_type(device: spy.Device, sign: str) -> None:
     """NumPy computes them in double, of which bits are not asked for."""
-    requires("uint64_t", "int64_t")
     u, i = (spy.Tensor.from_numpy(device, np.arange(3, dtype=t)) for t in (np.uint64, np.int64))
     names = {"&": "and", "|": "or", "^": "xor"}
     for a, b, first, second in ((u, i, "uint64_t", "int64_t"), (i, u, "int64_t", "uint64_t")):

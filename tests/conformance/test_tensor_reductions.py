@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import deep, one_device, sampled
+from tests.depth import deep, every_case, every_device, needs, one_device, sampled
 
 pytestmark = one_device
 
@@ -195,3 +195,39 @@ def test_numpys_functions_call_these_methods(device: spy.Device) -> None:
             spy.BindError, match=r"^Tensor\.(sum|any): there is no parameter '(dim|dtype|out)'; it has axis"
         ):
             refused()
+
+
+@every_case
+@pytest.mark.parametrize("entry", [pytest.param(name, marks=needs(name)) for name in ("ranges", "groups")])
+def test_extremes_of_many_negative_numbers(device: spy.Device, entry: str) -> None:
+    """More than one thread's share, and no whole number of shares: no place without a number counts as 0."""
+    a = -np.random.default_rng(4).permutation(np.arange(1, 2101)).astype(np.float32)
+    t = spy.Tensor.from_numpy(device, a)
+    assert (t.max().item(), t.min().item()) == (-1, -2100)
+    assert t.argmax().item() == a.argmax()
+
+
+@needs("{kind}_t")
+@every_device
+@pytest.mark.parametrize("kind", ["int64", "uint64"])
+def test_means_of_large_integers(device: spy.Device, kind: str) -> None:
+    """Sums of them are larger than 64 bits count to; NumPy computes means in float64."""
+    most = np.iinfo(kind).max
+    mixed = np.random.default_rng(0).integers(0, most, (6, 70, 50), kind)
+    for array in (np.full(1000, most, kind), mixed, np.array([most, most // 2, 3], kind)):
+        t = spy.Tensor.from_numpy(device, array)
+        for axis in (None, 0, -1, tuple(range(array.ndim))[:2]):
+            found = t.mean(axis)
+            assert found.dtype.name == "float"
+            np.testing.assert_allclose(found.to_numpy(), array.mean(axis), 1e-6)
+
+
+@every_device
+def test_sums_of_many_terms(device: spy.Device) -> None:
+    """One float that takes each term in turn is 1e-2 off after 2^20 times 0.1."""
+    t = spy.Tensor.full(device, (1 << 20,), 0.1)
+    exact = float(np.float32(0.1))
+    for view in (t, t.reshape(1 << 18, 4), t.reshape(4, 1 << 18), t.reshape(2, 1 << 17, 4)):
+        for axis in range(len(view.shape)):
+            np.testing.assert_allclose(view.sum(axis).to_numpy(), view.shape[axis] * exact, 2e-6)
+            np.testing.assert_allclose(view.mean(axis).to_numpy(), exact, 2e-6)

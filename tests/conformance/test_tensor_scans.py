@@ -12,7 +12,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.arithmetic import group_scans
 from slangpy_rt.core.dtypes import NUMPY_OF
-from tests.depth import one_device, sampled
+from tests.depth import every_device, one_device, sampled
 
 # What these test depends little on the device.
 pytestmark = one_device
@@ -70,6 +70,24 @@ def test_cumsum_of_large_rows(tensor: Any) -> None:
     np.testing.assert_allclose(spy.cumsum(tensor(array)).to_numpy(), np.cumsum(array, dtype=np.float64), 1e-5)
     ones = np.full(300_001, 2**31 - 1, np.int32)
     assert spy.cumsum(tensor(ones))[-1].item() == 300_001 * (2**31 - 1)
+
+
+@every_device
+def test_cumsum_of_many_terms(tensor: Any) -> None:
+    """One float that takes each term in turn is 1e-2 off after 2^20 times 0.1, and stays at 2^24 ones."""
+    large = np.concatenate([np.full(1, 1 << 24, np.float32), np.ones(1 << 18, np.float32)])
+    for array in (np.full(1 << 20, 0.1, np.float32), np.full((3, 1 << 18), 0.7, np.float32), large):
+        found = spy.cumsum(tensor(array), -1).to_numpy()
+        np.testing.assert_allclose(found, np.cumsum(array, -1, dtype=np.float64), 1e-5)
+
+
+def test_cumsum_of_what_is_not_finite(tensor: Any) -> None:
+    array = np.ones(20_000, np.float32)
+    array[[100, 9000]] = np.inf
+    np.testing.assert_array_equal(spy.cumsum(tensor(array)).to_numpy(), np.cumsum(array))
+    array[12_000] = -np.inf
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(spy.cumsum(tensor(array)).to_numpy(), np.cumsum(array))
 
 
 def test_cumsum_of_vectors(device: spy.Device, tensor: Any) -> None:

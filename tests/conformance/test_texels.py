@@ -14,11 +14,10 @@ import slangpy_rt as spy
 from slangpy_rt.backends.images import Images
 from slangpy_rt.core.formats import FORMATS
 from tests.conformance._textures import blended, faces, sampled
-from tests.conftest import Requires
-from tests.depth import deep, one_device
+from tests.depth import deep, needs, one_device
 from tests.depth import sampled as sampled_cases
 
-pytestmark = sampled_cases(2)
+pytestmark = [sampled_cases(2), needs("textures")]
 
 SLANG = """
 float4 invert(float4 x) { return 1 - x; }
@@ -55,12 +54,6 @@ def module(device: spy.Device) -> spy.Module:
     return spy.Module.load_from_source(device, "test_texels", SLANG)
 
 
-@pytest.fixture(autouse=True)
-def needs_textures(requires: Requires) -> None:
-    """Devices without textures are left out."""
-    requires("textures")
-
-
 def image(*shape: int) -> Any:
     return RNG.random(shape, dtype=np.float32)
 
@@ -71,16 +64,13 @@ def images(device: spy.Device) -> Images:
     return device.backend
 
 
+@needs(lambda case: ["loads of lines"] if case["type_"].startswith("1d") else [])
 @sampled_cases(4)
 @pytest.mark.parametrize(
     ("type_", "shape"),
     [("1d", (7,)), ("2d", (3, 5)), ("3d", (2, 3, 5)), ("1d_array", (3, 5)), ("2d_array", (2, 3, 5))],
 )
-def test_elementwise(
-    device: spy.Device, module: spy.Module, requires: Requires, type_: str, shape: tuple[int, ...]
-) -> None:
-    if type_.startswith("1d"):
-        requires("loads of lines")
+def test_elementwise(device: spy.Device, module: spy.Module, type_: str, shape: tuple[int, ...]) -> None:
     texels = image(*shape, 4)
     texture = spy.Texture.from_numpy(device, texels, type=type_)
     found = module.invert(texture)
@@ -110,8 +100,8 @@ def test_results(device: spy.Device, module: spy.Module) -> None:
     np.testing.assert_array_equal(module.same(texture).to_numpy(), texels)
 
 
-def test_results_are_converted(device: spy.Device, module: spy.Module, requires: Requires) -> None:
-    requires("writes of narrow channels")
+@needs("writes of narrow channels")
+def test_results_are_converted(device: spy.Device, module: spy.Module) -> None:
     texels, small = image(3, 5, 4), device.create_texture("rgba8_unorm", 5, 3)
     assert module.invert(texels, _result=small) is small
     assert np.abs(small.to_numpy() / 255.0 - (1 - texels)).max() <= 0.51 / 255 + (device.name != "cpu") / 255
@@ -154,8 +144,8 @@ def test_gradients_of_other_arguments(device: spy.Device, module: spy.Module) ->
     np.testing.assert_allclose(k.grad.to_numpy(), texels.sum((0, 1)), rtol=1e-5)
 
 
-def test_samplers(device: spy.Device, module: spy.Module, requires: Requires) -> None:
-    requires("textures with samplers")
+@needs("textures with samplers")
+def test_samplers(device: spy.Device, module: spy.Module) -> None:
     texels, at = image(4, 6, 4), RNG.uniform(-1, 2, (100, 2)).astype(np.float32)
     # Hardware rounds places to 1 / 256 of a texel; near the middle between two, nearest is open.
     at += np.float32(0.01) * (np.abs(at * [6, 4] % 1 - 0.5) > 0.495)
@@ -225,8 +215,8 @@ def test_cubes_have_no_seams(device: spy.Device, module: spy.Module) -> None:
                 np.testing.assert_allclose(found[0], found[1], atol=blended(device, axes=4, least=1e-3))
 
 
-def test_a_level_from_the_one_before(device: spy.Device, module: spy.Module, requires: Requires) -> None:
-    requires("levels apart")
+@needs("levels apart")
+def test_a_level_from_the_one_before(device: spy.Device, module: spy.Module) -> None:
     texture = spy.Texture.from_numpy(device, image(8, 8, 4), mips=True)
     expected = [texture.to_numpy(k) for k in range(4)]
     for k in range(1, 4):

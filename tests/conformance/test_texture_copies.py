@@ -9,16 +9,9 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.conftest import Requires
 from tests.depth import one_device
 
 RNG = np.random.default_rng(3)
-
-
-@pytest.fixture(autouse=True)
-def needs_textures(requires: Requires) -> None:
-    """Devices without textures are left out."""
-    requires("textures")
 
 
 def image(*shape: int) -> npt.NDArray[Any]:

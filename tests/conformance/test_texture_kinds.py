@@ -9,10 +9,9 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.conftest import Requires
-from tests.depth import sampled
+from tests.depth import needs, sampled
 
-pytestmark = sampled(12)
+pytestmark = [sampled(12), needs("textures")]
 
 SLANG = """
 void copy_1d(Texture1D<float4> a, RWTexture1D<float4> b, uint at) { b[at] = a[at]; }
@@ -51,12 +50,6 @@ STORED = {
 def module(device: spy.Device) -> spy.Module:
     """The functions above."""
     return spy.Module.load_from_source(device, "test_texture_kinds", SLANG)
-
-
-@pytest.fixture(autouse=True)
-def needs_textures(requires: Requires) -> None:
-    """Devices without textures are left out."""
-    requires("textures")
 
 
 def every_value(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
@@ -115,11 +108,10 @@ def test_copies_of_the_host(device: spy.Device, kind: str, levels: int) -> None:
         np.testing.assert_array_equal(read(texture, kind, k), level)
 
 
+@needs(lambda case: ["loads of lines"] if case["kind"].startswith("1d") else [])
 @pytest.mark.parametrize("levels", [0, 1, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_whole(device: spy.Device, module: spy.Module, requires: Requires, kind: str, levels: int) -> None:
-    if kind.startswith("1d"):
-        requires("loads of lines")
+def test_whole(device: spy.Device, module: spy.Module, kind: str, levels: int) -> None:
     a, texels = made(device, kind, levels)
     b, before = made(device, kind, levels, empty=True)
     copy = getattr(module, f"copy_{kind}")
@@ -132,11 +124,10 @@ def test_whole(device: spy.Device, module: spy.Module, requires: Requires, kind:
         np.testing.assert_array_equal(read(b, kind, k), level)
 
 
+@needs(lambda case: ["loads of lines"] if case["kind"].startswith("1d") else [])
 @pytest.mark.parametrize("levels", [0, 1, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_texel_by_texel(device: spy.Device, module: spy.Module, requires: Requires, kind: str, levels: int) -> None:
-    if kind.startswith("1d"):
-        requires("loads of lines")
+def test_texel_by_texel(device: spy.Device, module: spy.Module, kind: str, levels: int) -> None:
     a, texels = made(device, kind, levels)
     b, before = made(device, kind, levels, empty=True)
     module.put(a, b)
@@ -151,9 +142,9 @@ def test_texel_by_texel(device: spy.Device, module: spy.Module, requires: Requir
         np.testing.assert_array_equal(found, 2 * level)
 
 
+@needs("half")
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.uint8])
-def test_texels_as_halves(device: spy.Device, module: spy.Module, requires: Requires, dtype: Any) -> None:
-    requires("half")
+def test_texels_as_halves(device: spy.Device, module: spy.Module, dtype: Any) -> None:
     values = RNG.integers(0, 256, (3, 5, 4))
     texels = values.astype(dtype) if dtype == np.uint8 else (values / 256).astype(dtype)
     texture = spy.Texture.from_numpy(device, texels)
@@ -168,15 +159,15 @@ def test_texels_as_halves(device: spy.Device, module: spy.Module, requires: Requ
     np.testing.assert_array_equal(texture.to_numpy(), before)
 
 
+@needs(
+    "{scalar}", lambda case: ["writes of narrow channels"] if np.dtype(STORED[case["scalar"]][0]).itemsize < 4 else []
+)
+@needs(lambda case: ["loads of lines"] if case["dims"] == 1 else [])
 @pytest.mark.parametrize("channels", [1, 2, 4])
 @pytest.mark.parametrize("dims", [1, 2, 3])
 @pytest.mark.parametrize("scalar", STORED)
-def test_results(
-    device: spy.Device, module: spy.Module, requires: Requires, scalar: str, dims: int, channels: int
-) -> None:
+def test_results(device: spy.Device, module: spy.Module, scalar: str, dims: int, channels: int) -> None:
     dtype, kind = np.dtype(STORED[scalar][0]), STORED[scalar][1]
-    if dtype.itemsize < 4:
-        requires(scalar, "writes of narrow channels")
     shape = (4, 3, 5)[-dims:]
     values = every_value(dtype, (*shape, channels))
     values = values[..., 0] if channels == 1 else values
@@ -190,8 +181,6 @@ def test_results(
         assert result.format == f"{['r', 'rg', '', 'rgba'][channels - 1]}{kind}"
         np.testing.assert_array_equal(result.to_numpy(), values)
         # Texel by texel, and into a texture that is there.
-        if dims == 1:
-            requires("loads of lines")
         read = module.same.map(name)(result, _result="numpy")
         assert read.dtype == dtype
         np.testing.assert_array_equal(read, values)
@@ -200,18 +189,18 @@ def test_results(
         np.testing.assert_array_equal(other.to_numpy(), values)
 
 
+@needs(lambda case: [case["name"].removesuffix("3")])
 @pytest.mark.parametrize("name", ["double", "int64_t", "float3", "half3"])
-def test_results_that_no_texel_holds(device: spy.Device, module: spy.Module, requires: Requires, name: str) -> None:
-    requires(name.removesuffix("3"))
+def test_results_that_no_texel_holds(device: spy.Device, module: spy.Module, name: str) -> None:
     given = spy.Tensor.zeros(device, (2, 2), name)
     with pytest.raises(spy.BindError, match=rf"vectors of 2 or 4 of them, not '{name}'\.$"):
         module.same(given, _result="texture")
 
 
+@needs("half")
 def test_results_that_the_device_does_not_write(
-    device: spy.Device, module: spy.Module, requires: Requires, monkeypatch: pytest.MonkeyPatch
+    device: spy.Device, module: spy.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    requires("half")
     images = type(device.backend)
     monkeypatch.setattr(images, "stores", lambda self, format: format.dtype.itemsize == 4, raising=False)
     given = spy.Tensor.zeros(device, (2, 2), "half4")
@@ -227,7 +216,8 @@ def test_shapes(device: spy.Device, module: spy.Module, shape: tuple[int, ...]) 
     np.testing.assert_array_equal(module.twice(texture, _result="numpy"), 2 * texels)
 
 
-def test_calls_of_one_element(device: spy.Device, module: spy.Module, requires: Requires) -> None:
+@needs("loads of lines")
+def test_calls_of_one_element(device: spy.Device, module: spy.Module) -> None:
     line, plane, volume = (RNG.random((4,) * dims, np.float32) for dims in (1, 2, 3))
 
     def texture(texels: Array) -> spy.Texture:
@@ -237,5 +227,4 @@ def test_calls_of_one_element(device: spy.Device, module: spy.Module, requires: 
     assert module.in_volume(texture(volume), 0.5) == volume[3, 1, 2] / 2
     factors = np.arange(5, dtype=np.float32)
     np.testing.assert_array_equal(module.in_volume(texture(volume), factors), factors * volume[3, 1, 2])
-    requires("loads of lines")
     assert module.in_line(texture(line)) == line[2]

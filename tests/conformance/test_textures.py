@@ -13,11 +13,10 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.core.formats import FORMATS
 from tests.conformance._textures import blended, decoded, filled, sampled
-from tests.conftest import Requires
-from tests.depth import deep, every_device
+from tests.depth import deep, every_device, needs
 from tests.depth import sampled as some
 
-pytestmark = every_device
+pytestmark = [every_device, needs("textures")]
 
 Array = npt.NDArray[Any]
 
@@ -60,12 +59,6 @@ RNG = np.random.default_rng(7)
 def module(device: spy.Device) -> spy.Module:
     """The functions above."""
     return spy.Module.load_from_source(device, "test_textures", SLANG)
-
-
-@pytest.fixture(autouse=True)
-def needs_textures(requires: Requires) -> None:
-    """Devices without textures are left out."""
-    requires("textures")
 
 
 def image(*shape: int) -> Array:
@@ -116,10 +109,10 @@ def test_borders_and_several_wraps(device: spy.Device, module: spy.Module, borde
         np.testing.assert_allclose(module.look(texture, sampler, at, 0.0), expected, atol=close)
 
 
+@needs("offsets of texels")
 @some(4)
 @pytest.mark.parametrize("wrap", WRAPS)
-def test_offsets(device: spy.Device, module: spy.Module, requires: Requires, wrap: str) -> None:
-    requires("offsets of texels")
+def test_offsets(device: spy.Device, module: spy.Module, wrap: str) -> None:
     texels = image(4, 8, 4)
     texture, sampler = spy.Texture.from_numpy(device, texels), device.create_sampler("linear", wrap)
     at = coordinates(300, 2, (8, 4))
@@ -212,21 +205,23 @@ def test_formats_are_read(device: spy.Device, module: spy.Module, format: str) -
         np.testing.assert_allclose(module.one(texture, nearest, places), looked[:, 0], atol=close)
 
 
-WRITTEN = [name for name, found in FORMATS.items() if found.stores]
+# There is one function for whole numbers; test_texture_kinds.py has the others.
+WRITTEN = [
+    name
+    for name, found in FORMATS.items()
+    if found.stores and (found.filters or (name.startswith("rgba") and name.endswith("uint")))
+]
 
 
+@needs(lambda case: ["writes of narrow channels"] if FORMATS[case["format"]].dtype.itemsize < 4 else [])
 @some(4)
 @pytest.mark.parametrize("format", WRITTEN)
-def test_formats_are_written(device: spy.Device, module: spy.Module, requires: Requires, format: str) -> None:
+def test_formats_are_written(device: spy.Device, module: spy.Module, format: str) -> None:
     found = FORMATS[format]
-    if found.dtype.itemsize < 4:
-        requires("writes of narrow channels")
     texture = device.create_texture(format, 6, 4)
     y, x = np.indices((4, 6)).astype(np.uint32)
     at = np.stack([x, y], -1)
     if not found.filters:
-        if not (format.startswith("rgba") and format.endswith("uint")):
-            pytest.skip("there is one function for whole numbers; test_texture_kinds.py has the others")
         values = texels_of(format, 4, 6)
         module.put_whole(texture, at, values.astype(np.uint32))
         np.testing.assert_array_equal(texture.to_numpy(), values)
@@ -266,9 +261,9 @@ def test_reads_of_volumes_and_layers(device: spy.Device, module: spy.Module) -> 
         np.testing.assert_array_equal(function(texture, at), texels)
 
 
+@needs("loads of lines")
 @deep
-def test_reads_of_lines(device: spy.Device, module: spy.Module, requires: Requires) -> None:
-    requires("loads of lines")
+def test_reads_of_lines(device: spy.Device, module: spy.Module) -> None:
     texels = image(9, 4)
     at = np.stack([np.arange(9), np.zeros(9)], -1).astype(np.int32)
     np.testing.assert_array_equal(module.dot(spy.Texture.from_numpy(device, texels, type="1d"), at), texels)
@@ -283,8 +278,8 @@ def test_sizes(device: spy.Device, module: spy.Module) -> None:
     assert list(module.cubes(device.create_texture("r8_unorm", 5, 5, array_length=3, type="cube_array"))) == [5, 5, 3]
 
 
-def test_sizes_of_levels(device: spy.Device, module: spy.Module, requires: Requires) -> None:
-    requires("sizes of levels")
+@needs("sizes of levels")
+def test_sizes_of_levels(device: spy.Device, module: spy.Module) -> None:
     texture = device.create_texture("rgba8_unorm", 20, 6, mip_count=3)
     assert [list(module.sizes(texture, k)) for k in range(3)] == [[20, 6, 3], [10, 3, 3], [5, 1, 3]]
     assert list(module.sizes(texture.mip(2), 0)) == [5, 1, 1]
@@ -379,10 +374,10 @@ def test_streams(device: spy.Device, module: spy.Module) -> None:
     np.testing.assert_array_equal(texture.to_numpy(), before * 64)
 
 
+@needs("textures")
 @pytest.mark.parametrize("name", ["bias", "min_level", "max_level"])
-def test_numbers_of_samplers_warn_of_nothing(device: spy.Device, requires: Requires, name: str) -> None:
+def test_numbers_of_samplers_warn_of_nothing(device: spy.Device, name: str) -> None:
     """NumPy converts arrays of one element and complex numbers with warnings, by version; samplers refuse them."""
-    requires("textures")
     wrong = [
         *(np.array([1.0], object), np.ones(1), np.ones((1, 1)), np.array(["3"]), np.complex64(1)),
         *(1j, "1", b"1", [1.0], None),

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.conftest import Requires
-from tests.depth import deep, one_device
+from tests.depth import deep, needs, one_device
 
 TEXT = """
 void look(Texture2D<float4> t, SamplerState s, float2 at, inout float sum) { sum += t.SampleLevel(s, at, 0).x; }
@@ -33,10 +32,10 @@ def _dropped(device: spy.Device, count: int) -> None:
     np.testing.assert_array_equal(total.numpy(), np.full(64, wanted))
 
 
+@needs("textures")
 @one_device
 @pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=deep)])
-def test_textures_dropped_in_flight(device: spy.Device, requires: Requires, count: int) -> None:
-    requires("textures")
+def test_textures_dropped_in_flight(device: spy.Device, count: int) -> None:
     _dropped(device, count)
 
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.conftest import Requires
-from tests.depth import deep
+from tests.depth import deep, needs
 
 # slangpy opens a device of its own, and compiles too.
-pytestmark = deep
+pytestmark = [deep, needs("textures")]
 
 SLANG = """
 float4 look(Texture2D<float4> t, SamplerState s, float2 at, float level) { return t.SampleLevel(s, at, level); }
@@ -43,12 +42,6 @@ def theirs() -> Iterator[tuple[Any, Any, Any]]:
 def module(device: spy.Device) -> spy.Module:
     """The functions above, here."""
     return spy.Module.load_from_source(device, "test_textures_slangpy", SLANG)
-
-
-@pytest.fixture(autouse=True)
-def needs_textures(requires: Requires) -> None:
-    """Devices without textures are left out."""
-    requires("textures")
 
 
 @pytest.mark.parametrize("mip", ["nearest", "linear"])

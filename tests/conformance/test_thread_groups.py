@@ -10,7 +10,7 @@ import pytest
 
 import slangpy_rt as spy
 from tests.conformance._cuda_text import compiled_for_cuda
-from tests.depth import deep, one_in, sampled
+from tests.depth import deep, fixture_needs, needs, one_in, sampled
 
 # 32 values are shared: SlangPy runs such functions in groups of 32 threads as well.
 IMPORTED = """
@@ -92,8 +92,8 @@ float read(float x) { return WaveReadLaneAt(x, 1); }
 
 
 @pytest.fixture
-def module(device: spy.Device, requires: Any, tmp_path: Path) -> Any:
-    requires("groups")
+@fixture_needs("groups")
+def module(device: spy.Device, tmp_path: Path) -> Any:
     (tmp_path / "test_thread_groups_far.slang").write_text(IMPORTED)
     path = tmp_path / "test_thread_groups.slang"
     path.write_text(TEXT)
@@ -155,10 +155,10 @@ def test_gradients(device: spy.Device, module: Any, form: str) -> None:
     np.testing.assert_allclose(tensors[1].grad.to_numpy(), 32 * x.sum(kept, keepdims=True), rtol=1e-4, atol=1e-3)
 
 
+@needs("groups", "wave")
 @sampled(1)
 @pytest.mark.parametrize("size", [64, pytest.param(61, marks=deep)])
-def test_waves(device: spy.Device, requires: Any, size: int) -> None:
-    requires("groups", "wave")
+def test_waves(device: spy.Device, size: int) -> None:
     module: Any = spy.Module.load_from_source(device, "test_thread_groups_lanes", LANES)
     x = np.arange(1, size + 1, dtype=np.float32)
     lanes = int(module.lanes(x)[0])
@@ -189,9 +189,9 @@ def test_other_functions_of_the_module(device: spy.Device, module: Any) -> None:
     assert "[numthreads(64, 1, 1)]" in module.direct.group_size(64).source(x, i)
 
 
-def test_kernels_of_the_disk_cache(device: spy.Device, requires: Any) -> None:
+@needs("groups", "wave")
+def test_kernels_of_the_disk_cache(device: spy.Device) -> None:
     """What the code of a kernel uses is in its cache entry."""
-    requires("groups", "wave")
     text = "uint lane(float x) { return WaveGetLaneIndex(); } float twice(float x) { return 2 * x; }"
     x, found = np.arange(64, dtype=np.float32), []
     for _ in range(2):

@@ -210,6 +210,23 @@ def test_what_is_refused(module: spy.Module) -> None:
             module.pick(torch.ones(2, dtype=torch.bfloat16), 0)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.parametrize("gradient", [False, True])
+def test_tensors_without_strides_after_dense_ones(module: spy.Module, gradient: bool) -> None:
+    """The check of repeated calls reads strides, which nested and sparse tensors lack."""
+    x, y = torch.rand(3, requires_grad=gradient), torch.rand(3)
+    others = [torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), y.to_sparse(), torch.eye(3).to_sparse_csr()]
+    for other in [*others, torch.ones(3, device="meta"), np.ones(3, np.float32), 1.0]:
+        for _ in range(3):
+            same(module.mul(x, y), x * y**2)
+        for values in ((other, y), (x, other)):
+            if isinstance(other, torch.Tensor):
+                with pytest.raises(spy.BindError, match=r"nested torch tensor|memory cannot be used|on meta"):
+                    module.mul(*values)
+            elif not gradient:
+                module.mul(*values)
+
+
 def test_arrays_for_other_libraries(device: spy.Device) -> None:
     data = np.arange(24, dtype=np.float32).reshape(4, 6)
     x = spy.Tensor.from_numpy(device, data)

@@ -14,7 +14,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.calls.callee import Callee
-from tests.depth import deep, one_device, sampled
+from tests.depth import deep, needs, one_device, sampled
 
 # What these test depends little on the device.
 pytestmark = one_device
@@ -332,8 +332,9 @@ def test_images_and_scenes(device: spy.Device, holders: Any) -> None:
     np.testing.assert_allclose(seen[:, 2], weights.sum(1), rtol=1e-4)
 
 
+@needs("half", "double")
 @deep
-def test_other_types(device: spy.Device, module: Any, requires: Callable[..., None]) -> None:
+def test_other_types(device: spy.Device, module: Any) -> None:
     table = spy.Tensor.from_numpy(device, np.array([1, 2, 3], np.float32))
     places = spy.Tensor.from_numpy(device, np.array([0, 2, 2], np.int32))
     value, gradients = module.whole.value_and_grad(table, places)
@@ -345,10 +346,8 @@ def test_other_types(device: spy.Device, module: Any, requires: Callable[..., No
     wide = spy.Tensor.full(device, 1, 2).broadcast_to(3)
     assert module.scaled.set(scale=1.0).value_and_grad(wide)[1]["x"].tolist() == [4] * 3
     assert module.scaled.set(scale=1.0).value_and_grad(wide[:0])[0].item() == 0
-    requires("half")
     value, gradients = module.short.value_and_grad(spy.Tensor.full(device, 3, 2, "half"))
     assert (value.dtype.name, value.item(), gradients["x"].tolist()) == ("half", 12, [4] * 3)
-    requires("double")
     value, gradients = module.exact.value_and_grad(spy.Tensor.full(device, 3, 2, "double"), 1 / 3)
     assert (value.item(), gradients["y"]) == (pytest.approx(4, 1e-15), 12)
 

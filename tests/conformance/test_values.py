@@ -12,7 +12,7 @@ from _gaps import narrowest
 
 import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
-from tests.depth import every_device, one_device
+from tests.depth import every_device, needs, one_device
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -132,8 +132,8 @@ def test_a_case_is_an_int_to_an_int(module: spy.Module) -> None:
 # Pointers.
 
 
-def test_pointers(device: spy.Device, module: spy.Module, requires: Any) -> None:
-    requires("pointers")
+@needs("pointers")
+def test_pointers(device: spy.Device, module: spy.Module) -> None:
     tensor = spy.Tensor.from_numpy(device, np.arange(12, dtype=np.float32).reshape(3, 4))
     buffer = spy.NDBuffer(device, "float", 5)
     buffer.from_numpy(np.arange(5))
@@ -292,8 +292,8 @@ def test_an_array_on_another_gpu_is_refused(device: spy.Device) -> None:
 # Numbers that a type does not hold.
 
 
-def test_a_number_beyond_a_half(device: spy.Device, requires: Any) -> None:
-    requires("half")
+@needs("half")
+def test_a_number_beyond_a_half(device: spy.Device) -> None:
     text = """
     struct Thin { half x; float y; }
     float wide(half x) { return x; }
@@ -332,8 +332,8 @@ def test_a_number_beyond_a_half(device: spy.Device, requires: Any) -> None:
     assert module.sum([1.0, 4.0]) == 5
 
 
-def test_the_number_that_is_named_is_the_one_that_does_not_fit(device: spy.Device, requires: Any) -> None:
-    requires("double")
+@needs("double")
+def test_the_number_that_is_named_is_the_one_that_does_not_fit(device: spy.Device) -> None:
     text = "float f(double a, float b, float c) { return float(a) + b + c; }"
     module = spy.Module.load_from_source(device, "test_beyond_float", text)
     assert module.f(1.0, np.inf, 2.0) == np.inf
@@ -343,14 +343,14 @@ def test_the_number_that_is_named_is_the_one_that_does_not_fit(device: spy.Devic
         assert f"argument 'c' is {x!r}, which does not fit 'float'." in str(refusal.value)
 
 
-def test_a_cell_that_is_too_small_for_its_number(device: spy.Device, requires: Any) -> None:
+@needs("half")
+def test_a_cell_that_is_too_small_for_its_number(device: spy.Device) -> None:
     module = spy.Module.load_from_source(device, "cells", "void twice(inout float x) { x *= 2; }")
     with pytest.raises(spy.BindError, match="is 1e\\+300, which does not fit 'float'"):
         module.twice(spy.ValueRef(1e300))
     cell = spy.ValueRef(float("inf"))
     module.twice(cell)
     assert cell.value == float("inf")
-    requires("half")
     halves = spy.Module.load_from_source(device, "half_cells", "void twice(inout half x) { x *= 2; }")
     with pytest.raises(spy.BindError, match="is 70000\\.0, which does not fit 'half'"):
         halves.twice(spy.ValueRef(70000.0))

@@ -10,10 +10,9 @@ import pytest
 
 import slangpy_rt as spy
 from tests.conformance._textures import faces
-from tests.conftest import Requires
-from tests.depth import sampled
+from tests.depth import needs, sampled
 
-pytestmark = sampled(6)
+pytestmark = [sampled(6), needs("textures", "samples of whole numbers")]
 
 SLANG = """
 uint4 plane(Texture2D<uint4> t, SamplerState s, float2 at, float level) { return t.SampleLevel(s, at, level); }
@@ -37,12 +36,6 @@ Array = npt.NDArray[Any]
 def module(device: spy.Device) -> spy.Module:
     """The functions above."""
     return spy.Module.load_from_source(device, "test_whole_texels", SLANG)
-
-
-@pytest.fixture(autouse=True)
-def needs_textures(requires: Requires) -> None:
-    """Devices without textures are left out, and those that sample floats alone."""
-    requires("textures", "samples of whole numbers")
 
 
 def numbers(*shape: int, dtype: Any = np.uint32) -> Array:
@@ -77,8 +70,8 @@ def test_planes(device: spy.Device, module: spy.Module, wrap: str) -> None:
     np.testing.assert_array_equal(found, texture.to_numpy()[[0, -1], [0, -1]])
 
 
-def test_textures_with_samplers(device: spy.Device, module: spy.Module, requires: Requires) -> None:
-    requires("textures with samplers")
+@needs("textures with samplers")
+def test_textures_with_samplers(device: spy.Device, module: spy.Module) -> None:
     texture = spy.Texture.from_numpy(device, numbers(5, 7, 4))
     at = inside(50, 7, 5)
     x, y = texels_at(at, (7, 5))

@@ -11,7 +11,6 @@ import torch
 from _cuda_text import compiled_for_cuda
 
 import slangpy_rt as spy
-from tests.conftest import Requires
 from tests.depth import deep, one_device, sampled
 
 # What these test depends little on the device.
@@ -256,7 +255,7 @@ def test_lists_and_bound_calls(device: spy.Device, module: Any) -> None:
     assert none() is None
 
 
-def test_kernels(device: spy.Device, requires: Requires) -> None:
+def test_kernels(device: spy.Device) -> None:
     module = spy.Module.load_from_source(device, "wrapped_kernel", KERNEL)
     out = spy.Tensor.zeros(device, 1)
     for x, expected in ((None, 19), (4.0, 24)):

@@ -12,8 +12,6 @@ from _refusals import refused
 
 import slangpy_rt as spy
 
-Requires = Callable[..., None]
-
 SLANG = """
 import slangpy_rt;
 float add(float a, float b) { return a + b; }

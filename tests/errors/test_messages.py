@@ -16,11 +16,11 @@ from _messages import module
 from _refusals import refused
 
 import slangpy_rt as spy
+from tests.depth import needs
 
 __all__ = ["module"]  # the fixture
 
 
-Requires = Callable[..., None]
 FUNCTIONS = "add, add_int, small, negate, scale, total, fill, bump, index, first, over, sample"
 ADD = "float add(float a, float b)"
 ADD_INT = "int add_int(int a, int b)"
@@ -383,11 +383,10 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
 }
 
 
+@needs(lambda case: ["uint8_t"] if REFUSED[case["name"]][2].startswith(SMALL) else [])
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals(device: spy.Device, module: spy.Module, requires: Requires, name: str) -> None:
+def test_refusals(device: spy.Device, module: spy.Module, name: str) -> None:
     action, error, message = REFUSED[name]
-    if message.startswith(SMALL):
-        requires("uint8_t")
     arrays = Arrays(device)
     # Twice: a refusal must not be remembered as a call that works.
     for _ in range(2):
@@ -402,8 +401,8 @@ def test_a_text_is_not_taken_for_a_keyword(module: spy.Module) -> None:
     assert message == f"{ADD}: 3 positional arguments were given; it takes 2."
 
 
-def test_a_late_argument_out_of_range_leaves_outputs_alone(module: spy.Module, requires: Requires) -> None:
-    requires("uint8_t")
+@needs("uint8_t")
+def test_a_late_argument_out_of_range_leaves_outputs_alone(module: spy.Module) -> None:
     target = np.full(3, 7, np.uint8)
     module.small(5, _result=np.zeros(3, np.uint8))
     message = f"{SMALL}: argument 'a' is 300, which does not fit 'uint8_t' (0 to 255)."

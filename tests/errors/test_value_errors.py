@@ -19,13 +19,13 @@ from _functional import (
     SHAPE,
     Arrays,
     Call,
-    Requires,
     check_refused,
     module,
 )
 from _refusals import refused
 
 import slangpy_rt as spy
+from tests.depth import needs
 
 __all__ = ["module"]  # the fixture
 
@@ -217,17 +217,15 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
 }
 
 
+@needs(lambda case: ["pointers"] if REFUSED[case["name"]][2].startswith(AT) else [])
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals(module: spy.Module, requires: Requires, name: str) -> None:
+def test_refusals(module: spy.Module, name: str) -> None:
     action, error, message = REFUSED[name]
-    if message.startswith(AT):
-        requires("pointers")
     check_refused(module, action, error, message)
 
 
+@needs("no pointers")
 def test_a_pointer_where_there_are_none(device: spy.Device, module: spy.Module) -> None:
-    if "pointers" in device.caps.features:
-        pytest.skip(f"{device.name} has pointers")
     arrays = Arrays(module)
     expected = (
         f"{AT}: argument 'p' is a pointer, which {device.info} does not have; declare a RWTensor or a "

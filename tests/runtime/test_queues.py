@@ -50,10 +50,14 @@ class Scene:
 
     def use(self, lane: Lane, buffer: Any, writes: bool) -> list[Any]:
         """Use a buffer on a lane; return the marks that were waited for."""
+        return self.use_all(lane, [(buffer, writes)])
+
+    def use_all(self, lane: Lane, uses: list[tuple[Any, bool]]) -> list[Any]:
+        """Use buffers on a lane in one piece of work; return the marks that were waited for."""
         queue: Any = lane.queue
         queue.waits = []
         with self.order.lock:
-            self.order.order_use(lane, (buffer,), (writes,))
+            self.order.order_use(lane, tuple(buffer for buffer, _ in uses), tuple(writes for _, writes in uses))
         queue.work += 1
         waits: list[Any] = queue.waits
         return waits
@@ -91,6 +95,45 @@ def test_one_that_joins_two_orders_them_all() -> None:
     assert a.uses is both.uses and b.uses is both.uses
     assert scene.use(s, b, False)[0][0] == "main"
     assert scene.use(t, a, True) != []
+
+
+@pytest.mark.parametrize("later_first", [False, True])
+@pytest.mark.parametrize("writes", [False, True])
+def test_of_two_buffers_of_one_lane_the_later_use_is_waited_for(later_first: bool, writes: bool) -> None:
+    scene = Scene()
+    main, s, t = scene.lanes
+    early, late = Foreign(), Foreign()
+    # Marks are set where the program goes on with another lane: one behind each of the two.
+    scene.use(s, early, True)
+    scene.use(main, Foreign(), True)
+    scene.use(s, late, True)
+    given = [(late, writes), (early, writes)]
+    assert ("s", 2) in scene.use_all(t, given if later_first else given[::-1])
+    assert ("s", 1) not in scene.queues[2].waits
+    # It is waited for once.
+    assert scene.use_all(t, given) == []
+    if writes:
+        # The reading lanes too, at their later turn.
+        scene.use(s, early, False)
+        scene.use(main, Foreign(), True)
+        scene.use(s, late, False)
+        given = [(late, True), (early, True)]
+        assert scene.use_all(main, given if later_first else given[::-1])[-1] == ("s", 4)
+
+
+def test_readers_do_not_wait_for_each_other() -> None:
+    scene = Scene()
+    main, s, t = scene.lanes
+    buffer = Foreign()
+    assert scene.use(main, buffer, True) == []
+    assert scene.use(s, buffer, False) == [("main", 1)]
+    assert scene.use(t, buffer, False) == [("main", 1)]
+    assert scene.use(s, buffer, False) == scene.use(main, buffer, False) == []
+    # One that writes waits for all that read since, and the next ones for that alone.
+    assert set(scene.use(main, buffer, True)) == {("s", 2), ("t", 1)}
+    assert scene.use(t, buffer, True) == [("main", 3)]
+    assert scene.use(s, buffer, False) == [("t", 2)]
+    assert scene.use(t, buffer, False) == []
 
 
 def test_memory_that_is_gone_is_forgotten() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -400,6 +401,27 @@ print(load())
     )
     assert "it took more than 2 s, which is all that one compilation gets" in found.stdout or "memory" in found.stdout
     assert found.stdout.endswith("\nadd\n") and found.stderr == ""
+
+
+def test_a_kernel_that_takes_too_long_is_named() -> None:
+    endless = "float f(float x) { [ForceUnroll] for (int i = 0; i < 4000; ++i) x = sin(x) * x; return x; }"
+    found = child(
+        f"""{START}
+module = spy.Module.load_from_source(spy.Device("cpu"), "m", {endless!r} + "float g(float x) {{ return x; }}")
+for _ in range(2):
+    try: module.f([1.0])
+    except spy.CompileError as error: print(type(error) is spy.CompileError, error)
+print(module.g([1.0]))
+""",
+        SLANGPY_RT_COMPILE_SECONDS="1",
+    )
+    said = re.sub("kernel_[0-9a-f]+", "K", found.stdout)
+    refused = (
+        "True float f(float x): Slang could not compile K:\n"
+        "it took more than 1 s, which is all that one compilation gets (SLANGPY_RT_COMPILE_SECONDS). Take the text "
+        "apart, or raise the limit.\n"
+    )
+    assert (said, found.stderr) == (refused * 2 + "[1.]\n", "")
 
 
 @random_cases

@@ -7,6 +7,7 @@ from pathlib import Path
 from slangpy_rt.slang.auto_import import AutoImport
 from slangpy_rt.slang.imports import imported
 from slangpy_rt.slang.locate import shader_directory
+from slangpy_rt.slang.source_map import SourceMap
 
 
 def test_each_file_stands_behind_what_it_imports(tmp_path: Path) -> None:
@@ -36,4 +37,5 @@ def test_each_file_stands_behind_what_it_imports(tmp_path: Path) -> None:
 def test_an_import_that_is_not_written_keeps_lines_and_columns() -> None:
     auto = AutoImport("ours", "#define LONG\n#line 1\n", r"\bView\b")
     assert auto.needed("View v;") and not auto.needed("Views v;")
-    assert auto.around("View v;") == "#define LONG\n#line 1\nView v;\nimport ours;\n"
+    around = auto.around(SourceMap.of("View v;"))
+    assert around.text == "#define LONG\n#line 1\nView v;\nimport ours;\n"

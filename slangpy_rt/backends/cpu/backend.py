@@ -11,6 +11,7 @@ import ctypes
 import platform
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,8 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
         self.caps = Caps((2**62, 1, 1), _SCALARS, frozenset({"pointers", "textures", "zero_copy"}), dlpack_device=1)
         threads = CONFIG.threads
         self.description = f"{platform.processor() or platform.machine()}, {threads} threads"
+        command = find_compiler() or [""]
+        self.compilers = Path(command[0]).name, "the system's loader"
         self._prepared = Prepared(DiskCache.open(cache_directory(), CONFIG.cache_size))
         self._threads = Threads(threads)
         self._deterministic = deterministic

@@ -74,6 +74,7 @@ class CudaBackend(Backend, Records, MappedMemory, HostResults, ImportsMemory, Fo
     """
 
     name = "cuda"
+    compilers = ("NVRTC", "the driver")
     queue: CudaQueue
     begin_compiler = staticmethod(begin_nvrtc)
     __del__ = finalizer("_release.drop")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -55,7 +56,7 @@ class CudaKernel(Kernel):
 
 
 class Modules:
-    """The modules of one context. One thread at a time calls it, with the context current.
+    """The modules of one context, which is current where it is called.
 
     Attributes
     ----------
@@ -67,6 +68,7 @@ class Modules:
         self.all: set[int] = set()
         # Modules of kernels without references; the device may still run them.
         self._retired: deque[int] = deque()
+        self._lock = threading.Lock()
 
     def load(self, binary: bytes, info: KernelInfo) -> CudaKernel:
         """Load a binary of ``compile`` and return its kernel. No interrupt may stop it.
@@ -80,13 +82,14 @@ class Modules:
         """
         cu, what = driver(), f"loading kernel {info.entry!r}"
         # Counted before the wait: the device may still run a kernel that another thread drops meanwhile.
-        retired = len(self._retired)
-        if retired >= _MANY_RETIRED:
-            check(cu.cuCtxSynchronize(), "waiting for queued work")
-            for _ in range(retired):
-                gone = self._retired.popleft()
-                self.all.discard(gone)
-                cu.cuModuleUnload(gone)
+        with self._lock:
+            retired = len(self._retired)
+            if retired >= _MANY_RETIRED:
+                check(cu.cuCtxSynchronize(), "waiting for queued work")
+                for _ in range(retired):
+                    gone = self._retired.popleft()
+                    self.all.discard(gone)
+                    cu.cuModuleUnload(gone)
         shared_bytes, cubin = parts(binary)
         module = query(cu.cuModuleLoadData, "uintptr_t *", cubin, what=what)
         try:

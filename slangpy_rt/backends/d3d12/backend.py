@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from slangpy_rt.backends.base import Dispatch, Recording
 from slangpy_rt.backends.d3d12.adapters import why_unavailable
 from slangpy_rt.backends.d3d12.device import DEVICE, READBACK, SHARED, D3D12Device
-from slangpy_rt.backends.d3d12.dxc import compile_hlsl, toolchain
+from slangpy_rt.backends.d3d12.dxc import toolchain
+from slangpy_rt.backends.d3d12.dxc_process import begin_dxc, compile_apart
 from slangpy_rt.backends.d3d12.kernel import Pipelines
 from slangpy_rt.backends.d3d12.queue import D3D12Queue
 from slangpy_rt.backends.d3d12.recording import D3D12Recording, Recorder
@@ -41,6 +42,9 @@ class D3D12Backend(SubmittingBackend):
     """
 
     name = "d3d12"
+    compilers = ("DXC", "the driver")
+
+    begin_compiler = staticmethod(begin_dxc)
 
     queue: D3D12Queue
 
@@ -61,7 +65,7 @@ class D3D12Backend(SubmittingBackend):
         return toolchain()
 
     def compile(self, code: bytes, entry: str) -> bytes:
-        return apart(compile_hlsl, code, entry)
+        return compile_apart(code, entry)
 
     def _make_queue(self, number: int) -> D3D12Queue:
         return D3D12Queue(self, self._device, self._lock, self._recorder)

@@ -53,7 +53,7 @@ def compile_hlsl(text: bytes, entry: str) -> bytes:
     words = FFI.new("wchar_t *[]", options)
     code = FFI.from_buffer(text)
     source = FFI.new("DxcBuffer *", (code, len(text), _UTF8))
-    compiler = made("IDxcCompiler3", _library().DxcCreateInstance, _CLASS, what="making a compiler of DXC")
+    compiler = made("IDxcCompiler3", load_dxc().DxcCreateInstance, _CLASS, what="making a compiler of DXC")
     try:
         compile_ = compiler.table.Compile
         arguments = (compiler, source, words, len(options), FFI.NULL)
@@ -78,7 +78,8 @@ def _outcome(result: Any) -> bytes:
 
 
 @functools.cache
-def _library() -> Any:
+def load_dxc() -> Any:
+    """Return DXC's library; raise UnsupportedError if there is none, or it does not load."""
     path = find_dxc()
     if path is None:
         raise UnsupportedError("d3d12: there is no DXC, which compiles kernels; SLANGPY_RT_DXC names its library")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from slangpy_rt.backends import pipelines
 from slangpy_rt.backends.d3d12.com import FFI, iid, release_all
 from slangpy_rt.backends.d3d12.device import D3D12Device
-from slangpy_rt.backends.pipelines import PipelineKernel
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.target import KernelInfo
 
@@ -21,7 +24,10 @@ class Pipelines(pipelines.Pipelines):
         self._device = device
         device.on_close(release_all, self.all)
 
-    def load(self, binary: bytes, info: KernelInfo) -> PipelineKernel:
+    def maker(self, binary: bytes, info: KernelInfo) -> Callable[[], Any]:
+        return partial(self._make, binary, info)
+
+    def _make(self, binary: bytes, info: KernelInfo) -> Any:
         device = self._device
         code = FFI.from_buffer(binary)
         told = FFI.new("D3D12_COMPUTE_PIPELINE_STATE_DESC *", (device.root, (code, len(binary))))
@@ -35,4 +41,5 @@ class Pipelines(pipelines.Pipelines):
                 f"driver lacks{lacks}: take parts of the function away to find it, or use a device of another type."
             )
         device.check(status, f"creating a pipeline for kernel {info.entry}")
-        return self.kernel(info, out[0])
+        self.all.add(out[0])
+        return out[0]

@@ -56,6 +56,7 @@ class RhiBackend(RhiImages, Backend, Records, LateReads, Leaves):
         If the machine has no such API or adapter; if the device does not open.
     """
 
+    compilers = ("slang-rhi", "slang-rhi")
     kind: ClassVar[str]
     format: ClassVar[str]
     profile: ClassVar[str] = ""

@@ -61,7 +61,7 @@ class VulkanBackend(SubmittingBackend, Images, HostResults):
         device = VkDevice(index, debug)
         super().__init__(device, partial(_close, device), ("spirv", "spirv_1_5", "pointer"), (self.memory, STAGING))
         self._commands = VkCommands(device)
-        self._pipelines = Pipelines(device, self._commands, self._queues)
+        self._pipelines = Pipelines(device, self._commands, self._queues, self._lock)
         self._images = VkImages(device, self._commands)
         self._recorder = Recorder(self._commands)
         self.queue = self.open_queue()
@@ -90,9 +90,9 @@ class VulkanBackend(SubmittingBackend, Images, HostResults):
             self.require_open()
             yield
 
-    def _close(self) -> None:
+    def _shut(self) -> None:
         self.hosts.close()
-        super()._close()
+        super()._shut()
 
     def create_image(self, desc: ImageDesc) -> Image:
         return apart(self._create_image, desc)

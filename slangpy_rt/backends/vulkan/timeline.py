@@ -13,6 +13,8 @@ from slangpy_rt.backends.base import Shared
 from slangpy_rt.backends.vulkan.device import VkDevice
 
 _SPIN_SECONDS = 100e-6  # the time of two small copies
+_SLICE = 100_000_000  # the nanoseconds of one call of the driver that waits, in which no interrupt is raised
+_TIMEOUT = 2  # VK_TIMEOUT
 
 
 class Timeline:
@@ -60,8 +62,9 @@ class Timeline:
         try:
             if not self._spin(memory.seen, value):
                 memory.value[0] = value
-                # 2**64 - 1 ns: without a time limit. A driver that gives up reports a lost device.
-                result = self._wait(self._device.handle, memory.info, 2**64 - 1)
+                # An interrupt is raised between two of the waits. A driver that gives up reports a lost device.
+                while (result := self._wait(self._device.handle, memory.info, _SLICE)) == _TIMEOUT:
+                    pass
                 self._device.check(result, "waiting for the device")
         finally:
             self._idle.append(memory)

@@ -7,15 +7,13 @@ CUDA's own, which read 0 for an alpha that is not there, and takes the layer bel
 from __future__ import annotations
 
 import re
-from functools import cache
-from pathlib import Path
 
 from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.slang.corrections.canary import Canary
 from slangpy_rt.slang.corrections.correction import Correction
 from slangpy_rt.slang.corrections.emission import Emission
 from slangpy_rt.slang.emitted import prelude_end
-from slangpy_rt.slang.locate import shader_directory
+from slangpy_rt.slang.locate import shader_header
 
 _TEXTURE = re.compile(rb"\bCUtexObject\b")
 # A read whose last argument but the level is the number of a layer: ``tex2DLayeredLod<float4 >(``.
@@ -43,7 +41,7 @@ def with_cuda_textures(code: bytes) -> bytes:
     if not _TEXTURE.search(code, end):
         return code
     body = _QUERY.sub(_query, _with_layers(code[end:]))
-    return code[:end] + _header() + _TEXTURE.sub(b"_spy_Texture", body)
+    return b"".join((code[:end], b"\n", shader_header("_spy_cuda_textures.hpp"), _TEXTURE.sub(b"_spy_Texture", body)))
 
 
 def lacking_method(code: bytes) -> str:
@@ -85,11 +83,6 @@ def _with_layers(body: bytes) -> bytes:
                 found += [body[done : at + 2], b"_spy_layer"]
                 done = at + 5
     return b"".join([*found, body[done:]])
-
-
-@cache
-def _header() -> bytes:
-    return b"\n" + (Path(shader_directory()) / "_spy_cuda_textures.hpp").read_bytes()
 
 
 def _repaired(code: bytes, emission: Emission) -> bytes:

@@ -102,6 +102,22 @@ DERIVATIVES = (
         (-2.0,),
     ),
     _correction(
+        "limits in the wrong order",
+        "Where the lower limit of clamp is over the upper one, the derivative is of the limit that is not the value.",
+        "[Differentiable] float f(float a, float b) { return clamp(1.0f, a, b); }",
+        "var a = diffPair(3.0f); var b = diffPair(2.0f); bwd_diff(f)(a, b, 1.0f); values[0] = b.d;",
+        (0.0,),
+        (1.0,),
+    ),
+    _correction(
+        "constants that are assigned",
+        "A value that is assigned to a no_diff parameter in a branch has no derivative.",
+        "[Differentiable] float f(no_diff float j, float m) { if (m > 0) j = m; return j; }",
+        "var m = diffPair(2.0f); bwd_diff(f)(0.5f, m, 1.0f); values[0] = m.d;",
+        (0.0,),
+        (1.0,),
+    ),
+    _correction(
         "functions treated as differentiable",
         "A function with [TreatAsDifferentiable] returns 0 in a derivative, in place of its value.",
         "[TreatAsDifferentiable] float g(float x) { return x * x; }\n"

@@ -14,34 +14,10 @@ import re
 from slangpy_rt.slang.corrections.canary import Canary
 from slangpy_rt.slang.corrections.correction import Correction
 from slangpy_rt.slang.emitted import prelude_end
+from slangpy_rt.slang.locate import shader_header
 
 _USED = re.compile(rb"\b(?:half|F16_\w+|f16tof32|f32tof16|U16_ashalf)\b")
-# clang makes one instruction for 8 or 16 conversions to and from _Float16. g++ 12 has no such type in C++, and its
-# loops over one-number instructions take 1.6 times as long as the bit operations below, of which it makes 16 at once.
-# These select without jumps. Where |x| is below the least normal number, 2^-14, an addition rounds to its bits.
 _TYPE = b"""
-#if defined(__clang__) && defined(__F16C__) && defined(__FLT16_MAX__)
-inline float _spy_f16tof32(uint32_t bits) { return float(slang_bit_cast<_Float16>(uint16_t(bits))); }
-inline uint32_t _spy_f32tof16(float x) { return slang_bit_cast<uint16_t>(_Float16(x)); }
-#else
-inline float _spy_f16tof32(uint32_t bits)
-{
-    uint32_t size = bits << 13 & 0x0fffe000, exponent = size & 0x0f800000;
-    uint32_t normal = size + (exponent == 0x0f800000 ? 0x70000000 : 0x38000000);
-    uint32_t small = _bitCastFloatToUInt(_bitCastUIntToFloat(size + 0x38800000) - 0x1p-14f);
-    return _bitCastUIntToFloat((exponent == 0 ? small : normal) | (bits & 0x8000) << 16);
-}
-inline uint32_t _spy_f32tof16(float x)
-{
-    uint32_t bits = _bitCastFloatToUInt(x), size = bits & 0x7fffffff;
-    uint32_t small = _bitCastFloatToUInt(_bitCastUIntToFloat(size) + 0.5f) - 0x3f000000;
-    uint32_t normal = (size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13;
-    uint32_t found = size < 0x38800000 ? small : normal;
-    found = size >= 0x477ff000 ? 0x7c00 : found;
-    found = size > 0x7f800000 ? 0x7e00 : found;
-    return found | (bits >> 16 & 0x8000);
-}
-#endif
 struct _spy_half
 {
     uint16_t bits;
@@ -131,7 +107,7 @@ def with_half(code: bytes) -> bytes:
 
 
 def _text() -> bytes:
-    pieces = [_TYPE]
+    pieces = [b"\n", shader_header("_spy_half.hpp"), _TYPE]
     results = dict.fromkeys(b"+ - * /".split(), b"_spy_half") | dict.fromkeys(b"< > <= >= == !=".split(), b"bool")
     for form in (_SCALAR, _VECTOR):
         pieces += (form.replace(b"RESULT", result).replace(b"OP", op) for op, result in results.items())

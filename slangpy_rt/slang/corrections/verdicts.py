@@ -20,7 +20,7 @@ from slangpy_rt.slang.corrections.correction import Correction
 from slangpy_rt.slang.corrections.emission import Emission
 from slangpy_rt.slang.corrections.spirv_math import has_doubles
 from slangpy_rt.slang.emitted import exported
-from slangpy_rt.slang.library import Library, failure, taken
+from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.session import Session
@@ -108,9 +108,9 @@ def emitted(library: Library, text: str, target: str) -> bytes:
         try:
             head = _HEADS.get(target, _HEAD)
             module = session.load(_ENTRY, f"{_ENTRY}.slang", text.replace(f"void {_ENTRY}(", f"{head}void {_ENTRY}("))
-            code = _code(session, module, form, optimized=True)
+            code = _code(library, session, module, form, optimized=True)
             if form == "spirv" and has_doubles(code):  # as Session.compile does
-                code = _code(session, module, form, optimized=False)
+                code = _code(library, session, module, form, optimized=False)
             return exported(code, _ENTRY) if form == "cpp" else code
         except CompileError as error:
             return str(error).encode()
@@ -118,11 +118,11 @@ def emitted(library: Library, text: str, target: str) -> bytes:
             session.close()
 
 
-def _code(session: NativeSession, module: ComPtr, form: str, optimized: bool) -> bytes:
+def _code(library: Library, session: NativeSession, module: ComPtr, form: str, optimized: bool) -> bytes:
     out, note, parts = Out(), Out(), [module]
     if form != "cpp":
         status = module.call("IModule.findEntryPointByName", _ENTRY.encode(), out.ref)
-        parts.append(taken(status, out, note, f"find entry point {_ENTRY!r}"))
+        parts.append(library.taken(status, out, note, f"find entry point {_ENTRY!r}"))
     with session.linked(parts, _ENTRY, optimized) as linked:
         if form == "cpp":
             status = linked.call("IComponentType.getTargetCode", 0, out.ref, note.ref)
@@ -130,7 +130,7 @@ def _code(session: NativeSession, module: ComPtr, form: str, optimized: bool) ->
             status = linked.call("IComponentType.getEntryPointCode", 0, 0, out.ref, note.ref)
         code = out.bytes()
     if status < 0 or not code:
-        raise failure(note, f"compile {_ENTRY} for {form}")
+        raise library.failure(note, f"compile {_ENTRY} for {form}")
     note.bytes()
     return code
 

@@ -1,0 +1,290 @@
+"""Statements ``x = same(x);`` in a differentiable function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import pairwise
+
+from slangpy_rt.slang.corrections.rebinding.edit import Edit
+from slangpy_rt.slang.corrections.rebinding.surroundings import Surroundings
+from slangpy_rt.slang.differentiable_functions import DifferentiableFunction, Variable, declared_variables, kind_of
+from slangpy_rt.slang.places import ASSIGNMENTS, passed_places, variable_at, writes
+from slangpy_rt.slang.statements import Block, Branch, Loop, Statement, walk
+from slangpy_rt.slang.tokens import Token, closing
+
+# Functions of Slang's core module that return scalars for scalars.
+_SCALAR_FUNCTIONS = frozenset(
+    (
+        "abs",
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "ceil",
+        "clamp",
+        "cos",
+        "cosh",
+        "degrees",
+        "detach",
+        "exp",
+        "exp10",
+        "exp2",
+        "floor",
+        "fma",
+        "fmax",
+        "fmin",
+        "fmod",
+        "frac",
+        "ldexp",
+        "lerp",
+        "log",
+        "log10",
+        "log2",
+        "mad",
+        "max",
+        "min",
+        "pow",
+        "radians",
+        "rcp",
+        "round",
+        "rsqrt",
+        "saturate",
+        "select",
+        "sign",
+        "sin",
+        "sincos",
+        "sinh",
+        "smoothstep",
+        "sqrt",
+        "step",
+        "tan",
+        "tanh",
+        "trunc",
+    )
+).union(("if", "for", "while", "switch", "return", "float", "half", "double", "int", "uint", "bool", "MaxIters"))
+
+Known = Mapping[str, Variable]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionEdits:
+    """The statements that one function needs.
+
+    Attributes
+    ----------
+    function : DifferentiableFunction
+        The function.
+    around : Surroundings
+        What it refers to.
+    same : str
+        The name of the function that returns its argument.
+    parameters : tuple of Variable
+        Its parameters, with the types that aliases stand for.
+    loops, forks : bool
+        Whether it has loops, and whether it has loops, branches or early jumps.
+    types : tuple of str
+        The types of its variables and of its result.
+    """
+
+    function: DifferentiableFunction
+    around: Surroundings
+    same: str
+    parameters: tuple[Variable, ...]
+    loops: bool
+    forks: bool
+    types: tuple[str, ...]
+
+    @staticmethod
+    def of(function: DifferentiableFunction, around: Surroundings, same: str) -> FunctionEdits:
+        """Return the edits of a function, whose statements are read once."""
+        inside = list(walk(function.body))
+        loops = any(isinstance(s, Loop) for s in inside)
+        last = function.body.body[-1] if function.body.body else None
+        forks = loops or any(isinstance(s, Branch) or (s.jumps and s is not last) for s in inside)
+        forks = forks or any(item.text == "?" for s in inside for item in s.items)
+        parameters = tuple(map(around.resolved, function.parameters))
+        local = (around.resolved(v) for s in inside for v in declared_variables(s.items))
+        every = (*parameters, *local, *around.members_of(function).values())
+        types = (*(v.type for v in every), function.returns)
+        return FunctionEdits(function, around, same, parameters, loops, forks, types)
+
+    def edits(self) -> tuple[Edit, ...]:
+        """Return the insertions, those at one offset in their order."""
+        start = self.function.body.start + 1
+        first = tuple(Edit(start, f" {text}") for text in self._first_statements())
+        shadowed = {p.name: p for p in self.parameters}
+        return (*first, *self._block(self.function.body, self.around.members_of(self.function) | shadowed))
+
+    def _first_statements(self) -> Iterator[str]:
+        """Yield what a function begins with."""
+        assigned = {name for s in walk(self.function.body) for name, _ in writes(s.items, self.around.writers)}
+        redeclared = {v.name for s in self.function.body.body for v in declared_variables(s.items)}
+        for parameter in self.parameters:
+            if not parameter.differentiable and parameter.mutable and parameter.name in assigned - redeclared:
+                # A variable of the parameter's name can have the derivative that the parameter cannot have.
+                yield f"var {parameter.name} = {self.same}({parameter.name});"
+        if not self._mixes():
+            return
+        given = [p for p in self.parameters if p.kind != "opaque" and p.differentiable and p.initialized]
+        ranked = [p for kind in ("scalar", "composite", "unknown") for p in given if p.kind == kind and not p.array]
+        if not ranked:
+            return
+        free = next((p for p in ranked if p.mutable), None)
+        yield self._again(free.name) if free else f"let {self.same}_first = {self.same}({ranked[0].name});"
+        for parameter in self.parameters:
+            constant = not parameter.differentiable and parameter.kind == "scalar" and parameter.initialized
+            if constant and parameter.mutable and parameter.name not in assigned:
+                yield self._again(parameter.name)
+
+    def _mixes(self) -> bool:
+        """Whether the function may combine a scalar and a vector or matrix."""
+        if any(kind_of(type_) in ("composite", "unknown") for type_ in self.types[:-1]):
+            return True
+        if kind_of(self.function.returns) != "scalar":
+            return True
+        items = [item for statement in walk(self.function.body) for item in statement.items]
+        called = {i.text for i, after in pairwise(items) if i.kind == "word" and after.text in "(.<"}
+        return not called <= _SCALAR_FUNCTIONS
+
+    def _again(self, name: str) -> str:
+        return f"{name} = {self.same}({name});"
+
+    def _block(self, block: Block, outer: Known) -> Iterator[Edit]:
+        """Yield the insertions of a block, whose statements see the variables `outer`."""
+        known = dict(outer)
+        pending: list[str] = []  # variables of which a component was assigned by the last statements
+        last: Statement | None = None
+        for statement in block.body:
+            single = type(statement) is Statement
+            parts = self._component_writes(statement, known) if single else []
+            names = [variable.name for variable in parts]
+            if pending and last and names != pending:
+                yield from (Edit(last.end, f" {self._again(name)}") for name in pending)
+            if names != pending:
+                yield from (Edit(statement.start, f"{self._again(v.name)} ") for v in parts if v.initialized)
+            pending, last = names, statement
+            if single:
+                known |= self._declared(statement.items)
+                if self.loops and not statement.jumps:
+                    for variable in self._written(statement.items, known):
+                        yield Edit(statement.end, f" {self._again(variable.name)}")
+            else:
+                yield from self._compound(statement, known)
+        if pending and last:
+            yield from (Edit(last.end, f" {self._again(name)}") for name in pending)
+
+    def _declared(self, items: Sequence[Token]) -> dict[str, Variable]:
+        return {v.name: self.around.resolved(v) for v in declared_variables(items)}
+
+    def _component_writes(self, statement: Statement, known: Known) -> list[Variable]:
+        """Return the variables of which a statement assigns a component, a field or an element."""
+        if statement.labels or statement.jumps or any(declared_variables(statement.items)):
+            return []
+        names = dict.fromkeys(name for name, part in writes(statement.items, {}) if part)
+        found = [known[name] for name in names if name in known and known[name].mutable]
+        return [v for v in found if (self.forks and self._shares_a_type(v)) or v.matrix]
+
+    def _compound(self, statement: Statement, known: Known) -> Iterator[Edit]:
+        if isinstance(statement, Block):
+            yield from self._block(statement, known)
+            return
+        loop = statement if isinstance(statement, Loop) else None
+        parts = (loop.part,) if loop else statement.parts if isinstance(statement, Branch) else ()
+        inner = {**known, **self._declared(statement.items)}
+        written = self._written(statement.items, inner) if self.loops else []
+        first = [v.name for v in written]
+        if loop and loop.word == "for":
+            first += _counters(loop, inner)
+        elif loop and loop.word == "while" and _is_pure(loop.items):
+            yield Edit(loop.keyword, "for", len("while"))
+            yield Edit(statement.items[0].start, "; ")
+            yield Edit(statement.items[-1].end, ";")
+            yield from _one_more_round(loop.attributes)
+        for part in parts:
+            if part is not None:
+                yield from self._part(part, inner, "".join(f" {self._again(name)}" for name in first))
+        after = [v for v in written if v.name in known]
+        if loop:
+            assigned = _assigned(loop, known)
+            after += (v for v in assigned if v.kind in ("scalar", "unknown") and not v.array and v not in after)
+        if after:
+            yield Edit(statement.end, "".join(f" {self._again(v.name)}" for v in after))
+
+    def _part(self, part: Statement, known: Known, first: str) -> Iterator[Edit]:
+        """Yield the insertions of the statement of a branch or a loop, which becomes a block if it needs to."""
+        if isinstance(part, Block):
+            if first:
+                yield Edit(part.start + 1, first)
+            yield from self._block(part, known)
+            return
+        inner = list(self._block(Block((), part.start, part.end, (part,)), known))
+        if inner or first:
+            yield Edit(part.start, "{" + first + " ")
+            yield from inner
+            yield Edit(part.end, " }")
+
+    def _shares_a_type(self, variable: Variable) -> bool:
+        """Whether another variable or the result may have the type of an array; other types always do."""
+        if variable.kind in ("other", "opaque"):
+            return False
+        return not variable.array or sum(t in ("", variable.type) for t in self.types) > 1
+
+    def _written(self, items: Sequence[Token], known: Known) -> list[Variable]:
+        """Return the variables that a statement passes to functions that may write to them."""
+        found: dict[str, Variable] = {}
+        for at, item in enumerate(items):
+            if item.kind == "word" and item.text in self.around.writers:
+                for start, _ in passed_places(items, at, self.around.writers):
+                    variable = known.get(variable_at(items, start))
+                    if variable and variable.mutable and variable.kind not in ("other", "opaque"):
+                        found[variable.name] = variable
+        return list(found.values())
+
+
+def _assigned(loop: Loop, known: Known) -> list[Variable]:
+    """Return the variables among `known` that a loop assigns."""
+    names: dict[str, None] = {}
+    for statement in walk(loop):
+        names.update((name, None) for name, _ in writes(statement.items, {}))
+    return [known[name] for name in names if name in known and known[name].mutable]
+
+
+def _counters(loop: Loop, known: Known) -> list[str]:
+    """Return the integers that a ``for`` loop changes in its last expression and that start at no literal.
+
+    A loop that is unrolled, or of which the compiler finds the number of rounds, starts at a constant.
+    """
+    ends = [at for at, item in enumerate(loop.items) if item.text == ";"]
+    if len(ends) != 2 or not any(item.text == "MaxIters" for item in loop.attributes):
+        return []
+    start, step = loop.items[: ends[0]], loop.items[ends[1] + 1 :]
+    constant = {start[at - 1].text for at in range(1, len(start) - 1) if _is_literal(start, at)}
+    names = dict.fromkeys(name for name, _ in writes(step, {}))
+    found = [known[name] for name in names if name in known and name not in constant]
+    return [variable.name for variable in found if variable.mutable and variable.kind in ("other", "unknown")]
+
+
+def _one_more_round(attributes: Sequence[Token]) -> Iterator[Edit]:
+    """Yield the edits by which ``[MaxIters(n)]`` counts the last evaluation of the condition."""
+    for at, item in enumerate(attributes[:-1]):
+        if item.text == "MaxIters" and attributes[at + 1].text == "(":
+            yield Edit(attributes[at + 1].end, "(")
+            yield Edit(attributes[closing(attributes, at + 1)].start, ") + 1")
+
+
+def _is_pure(condition: Sequence[Token]) -> bool:
+    """Whether a condition assigns and declares nothing; as the condition of a ``for``, it would end the compiler."""
+    steps: Set[str] = ASSIGNMENTS | {"++", "--"}
+    return condition[0].text != "let" and not any(item.text in steps for item in condition)
+
+
+def _is_literal(items: Sequence[Token], at: int) -> bool:
+    """Whether a number is all that follows the ``=`` at an index."""
+    if items[at].text != "=":
+        return False
+    at += 2 if items[at + 1].text in ("-", "+") else 1
+    return at < len(items) and items[at].kind == "number" and (at + 1 == len(items) or items[at + 1].text == ",")
