@@ -197,7 +197,7 @@ class _Builder:
         labels = [label for label in numbers if label != merge]
         join = self._join(labels, merge)
         if join is not None:
-            # Optimizers let cases share their last blocks: then the switch ends there, and a scope around has the rest.
+            # Optimizers let cases share their last blocks. The switch ends there; a scope around it has the rest.
             self.targets.append(merge)
             rest_of_cases = (self._switch(end, join), *self.sequence(join, merge))
             self.targets.pop()

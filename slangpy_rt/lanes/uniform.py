@@ -184,7 +184,7 @@ class _Analysis:
         elif isinstance(node, Switch):
             # Also if some lanes leave a case and the others run into the next one.
             parted = any(case.falls and part for case, part in zip(node.cases, parts, strict=True))
-            divides = parted or bool(node.selector) and not self._of(node.selector).uniform
+            divides = parted or (bool(node.selector) and not self._of(node.selector).uniform)
             leaks -= {node.key}
         else:
             divides = not self._of(node.condition).uniform
