@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.depth import deep
 from tests.lanes._kernels import Kernels
 
 pytest.importorskip("llvmlite")
 
 f32 = np.float32
-WIDTHS = (4, 8, 16, 32)
 KERNELS = Kernels("""
 [shader("compute")] [numthreads(64, 1, 1)]
 void add(uint3 thread : SV_DispatchThreadID, uniform float *a, uniform float *b, uniform float *c, uniform uint n)
@@ -250,7 +250,7 @@ void edges(uint3 t : SV_DispatchThreadID, uniform float *a, uniform float *b, un
 RANDOM = np.random.default_rng(1)
 
 
-@pytest.fixture(params=WIDTHS)
+@pytest.fixture(params=[8, 32, *(pytest.param(w, marks=deep) for w in (4, 16))])
 def width(request: pytest.FixtureRequest) -> int:
     value: int = request.param
     return value
