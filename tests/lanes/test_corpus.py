@@ -250,7 +250,7 @@ void edges(uint3 t : SV_DispatchThreadID, uniform float *a, uniform float *b, un
 RANDOM = np.random.default_rng(1)
 
 
-@pytest.fixture(params=[8, 32, *(pytest.param(w, marks=deep) for w in (4, 16))])
+@pytest.fixture(params=[8, *(pytest.param(w, marks=deep) for w in (4, 16, 32))])
 def width(request: pytest.FixtureRequest) -> int:
     value: int = request.param
     return value

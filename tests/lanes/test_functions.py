@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.depth import one_in
 from tests.lanes._kernels import Kernels
 
 pytest.importorskip("llvmlite")
@@ -71,7 +72,7 @@ def padded(x: np.ndarray) -> np.ndarray:
     return np.concatenate([x, np.full(-len(x) % 64, 1, f32)])
 
 
-@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("name", one_in(3, ONE))
 def test_functions_of_one_number(name: str) -> None:
     a = padded(np.concatenate([EDGES, values(20000, 1)]))
     c = np.zeros_like(a)
