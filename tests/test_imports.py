@@ -45,6 +45,7 @@ OUTSIDE = {
     "nvtx": {"slangpy_rt.runtime.labels"},
     "slangpy": {"slangpy_rt.backends.rhi.device"},
     "ziglang": {"slangpy_rt.backends.cpu.compile"},
+    "llvmlite": {"slangpy_rt.backends.cpu.llvm"},
     "rich": {"slangpy_rt.demo.", "slangpy_rt.tools.cli", "slangpy_rt.tuning.progress"},
     "OpenEXR": {"slangpy_rt.arrays.exr"},
     "PIL": {"slangpy_rt.demo.", "slangpy_rt.arrays.picture", "slangpy_rt.arrays.image_files"},

@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "architecture.md"
 # From the lowest floor up; packages of one floor do not import each other. A package is a folder of slangpy_rt, or
 # the public Device, which is one file; "slangpy_rt" are the files above all packages.
 FLOORS = (
-    ("core",),
+    ("core", "lanes"),
     ("slang", "backends"),
     ("runtime",),
     ("arrays",),

@@ -1,0 +1,97 @@
+"""Compiles LLVM IR inside of this process by llvmlite, to object files that are loaded without a linker.
+
+llvmlite is optional and imported at the first use. Code is made for this machine's processor; nothing here runs it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import threading
+from typing import Any
+
+# run(push, first, last, nx, ny, nz): see lanes/translate.py.
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 5)
+_LOCK = threading.Lock()  # LLVM's passes share tables
+
+
+class LoadedObject:
+    """An object file in memory; its code can be called as long as this object lives.
+
+    Attributes
+    ----------
+    run : function
+        The kernel: the address of its push constants, first and last group, and the number of groups each way.
+    address : int
+        The function's address.
+    """
+
+    def __init__(self, engine: Any, address: int) -> None:
+        self._engine = engine
+        self.address = address
+        self.run = _RUN(address)
+
+
+class LlvmCompiler:
+    """Compiles for one processor.
+
+    Parameters
+    ----------
+    cpu, features : str or None
+        LLVM's names of a processor and of its features; None for this machine's.
+    """
+
+    def __init__(self, cpu: str | None = None, features: str | None = None) -> None:
+        import llvmlite.binding as llvm
+
+        with _LOCK:
+            llvm.initialize_native_target()
+            llvm.initialize_native_asmprinter()
+        self._llvm = llvm
+        self.cpu = llvm.get_host_cpu_name() if cpu is None else cpu
+        self.features = llvm.get_host_cpu_features().flatten() if features is None else features
+        target = llvm.Target.from_default_triple()
+        self._machine = target.create_target_machine(cpu=self.cpu, features=self.features, opt=2, jit=True)
+
+    def toolchain(self) -> str:
+        """Return what changes the code that is made of a text: LLVM's version, the processor, its features."""
+        version = ".".join(map(str, self._llvm.llvm_version_info))
+        return f"LLVM {version}, {self.cpu}, {self.features}"
+
+    def compile(self, text: str) -> bytes:
+        """Return an object file.
+
+        Raises
+        ------
+        RuntimeError
+            If LLVM refuses the text.
+        """
+        llvm = self._llvm
+        with _LOCK:
+            module = llvm.parse_assembly(text)
+            module.triple, module.data_layout = self._machine.triple, str(self._machine.target_data)
+            options = llvm.create_pipeline_tuning_options(speed_level=2)
+            options.loop_vectorization = options.slp_vectorization = False  # the text has vectors already
+            builder = llvm.create_pass_builder(self._machine, options)
+            builder.getModulePassManager().run(module, builder)
+            found: bytes = self._machine.emit_object(module)
+            return found
+
+    def load(self, code: bytes) -> LoadedObject:
+        """Load an object file."""
+        llvm = self._llvm
+        with _LOCK:
+            machine = llvm.Target.from_default_triple().create_target_machine(
+                cpu=self.cpu, features=self.features, opt=2, jit=True
+            )
+            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)  # which takes the machine
+            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+            engine.finalize_object()
+            return LoadedObject(engine, engine.get_function_address("run"))
+
+
+def why_missing() -> str | None:
+    """Return why there is no compiler of LLVM IR, or None if there is one."""
+    if importlib.util.find_spec("llvmlite") is None:
+        return "the llvmlite package was not found; run: pip install 'slangpy_rt[cpu]'"
+    return None

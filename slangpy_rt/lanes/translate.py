@@ -1,0 +1,176 @@
+"""From the words of a kernel to LLVM IR: all passes in order, and the function that runs groups.
+
+The text has one function that is seen from outside::
+
+    void run(push, first, last, nx, ny, nz)
+
+It runs the groups ``first`` to ``last`` of nx * ny * nz. ``push`` points to the kernel's push constants. The function
+holds group memory and frames on its stack; kernels that need more than a thread's stack has are refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slangpy_rt.lanes.errors import UnsupportedKernel
+from slangpy_rt.lanes.flow import tree_of
+from slangpy_rt.lanes.functions import table
+from slangpy_rt.lanes.inline import inlined
+from slangpy_rt.lanes.liveness import liveness_of
+from slangpy_rt.lanes.module import GROUP, parse
+from slangpy_rt.lanes.scopes import scoped
+from slangpy_rt.lanes.uniform import analyzed
+from slangpy_rt.lanes.variables import variables_of
+from slangpy_rt.lanes.writer import Writer
+
+_LINE = 64
+_MOST_STACK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LaneKernel:
+    """A translated kernel.
+
+    Attributes
+    ----------
+    text : str
+        LLVM IR.
+    size : tuple of int
+        Threads of a group.
+    shared_bytes, frame_bytes : int
+        Memory of a group; memory of all its threads across barriers.
+    barriers : int
+        How many barriers the function of W threads returns at.
+    """
+
+    text: str
+    size: tuple[int, int, int]
+    shared_bytes: int
+    frame_bytes: int
+    barriers: int
+
+
+def translate(code: bytes, width: int, *, contract: bool = True) -> LaneKernel:
+    """Translate a compute kernel.
+
+    Parameters
+    ----------
+    code : bytes
+        SPIR-V with one entry point.
+    width : int
+        Threads in the lanes of a vector: a power of two, 4 to 32. It is also the number of lanes of a wave.
+    contract : bool
+        Whether a product and a sum may be rounded once, where SPIR-V allows it.
+
+    Raises
+    ------
+    UnsupportedKernel
+        If the kernel has something that the translation does not know.
+    """
+    if width not in (4, 8, 16, 32):
+        raise ValueError(f"translate: expected a width of 4, 8, 16 or 32, got {width}.")
+    module = parse(code)
+    steps = -(-module.size[0] * module.size[1] * module.size[2] // width)
+    body = inlined(module)
+    program = scoped(body, tree_of(body), barriers=steps > 1)
+    variables = variables_of(program)
+    facts = analyzed(program, variables, liveness_of(program, variables), width)
+    shared, end = {}, 0
+    for id_, (type_, space, _) in module.variables.items():
+        if space == GROUP:
+            shared[id_] = end
+            end += _rounded(module.nbytes(type_))
+    writer = Writer(program, variables, facts, shared, width, contract)
+    step = writer.write()
+    frame = writer.leaves.frame_bytes
+    if end + frame * steps > _MOST_STACK:
+        raise UnsupportedKernel(f"{end + frame * steps} bytes of group memory and of variables saved at barriers")
+    parts = [step, _run(steps, end, frame, bool(writer.resumes)), *sorted(writer.text.declared), _ATTRIBUTES]
+    if writer.functions.table:
+        parts.insert(0, table())
+    return LaneKernel("\n".join(parts) + "\n", module.size, end, frame * steps, len(writer.resumes))
+
+
+_ATTRIBUTES = """attributes #0 = { nounwind alwaysinline "prefer-vector-width"="512" "min-legal-vector-width"="512" }
+attributes #1 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }
+!0 = !{!"branch_weights", i32 2000, i32 1}
+!1 = !{!"branch_weights", i32 1, i32 2000}"""
+
+
+def _run(steps: int, shared: int, frame: int, barriers: bool) -> str:
+    """Return the function that runs groups.
+
+    With barriers, the threads of a group run in rounds: in each, every W threads run to their next barrier. Threads
+    that have ended have state 0 and take no part in later rounds.
+    """
+    call = (
+        "call i32 @step(ptr %push, i32 %x, i32 %y, i32 %z, i32 %n.x, i32 %n.y, i32 %n.z, i32 %s, ptr %shared, "
+        "ptr %f, i32 %now)"
+    )
+    head = f"""define void @run(ptr %push, i64 %first, i64 %last, i64 %nx, i64 %ny, i64 %nz) #1 {{
+entry:
+  %shared = alloca [{max(_LINE, shared)} x i8], align 64
+  %frames = alloca [{max(_LINE, frame * steps)} x i8], align 64
+  %states = alloca [{steps} x i32], align 64
+  %n.x = trunc i64 %nx to i32
+  %n.y = trunc i64 %ny to i32
+  %n.z = trunc i64 %nz to i32
+  br label %groups
+groups:
+  %g = phi i64 [ %first, %entry ], [ %g1, %next ]
+  %more = icmp ult i64 %g, %last
+  br i1 %more, label %group, label %end
+group:
+  %x64 = urem i64 %g, %nx
+  %q = udiv i64 %g, %nx
+  %y64 = urem i64 %q, %ny
+  %z64 = udiv i64 %q, %ny
+  %x = trunc i64 %x64 to i32
+  %y = trunc i64 %y64 to i32
+  %z = trunc i64 %z64 to i32
+"""
+    if not barriers:
+        middle = f"""  br label %lanes
+lanes:
+  %s = phi i32 [ 0, %group ], [ %s1, %lanes ]
+  %f = getelementptr i8, ptr %frames, i32 0
+  %r = {call.replace("%now", "0")}
+  %s1 = add i32 %s, 1
+  %again = icmp ult i32 %s1, {steps}
+  br i1 %again, label %lanes, label %next
+"""
+    else:
+        middle = f"""  br label %round
+round:
+  %begin = phi i1 [ true, %group ], [ false, %after ]
+  br label %lanes
+lanes:
+  %s = phi i32 [ 0, %round ], [ %s1, %done ]
+  %waits = phi i32 [ 0, %round ], [ %waits1, %done ]
+  %place = getelementptr i32, ptr %states, i32 %s
+  %old = load i32, ptr %place
+  %now = select i1 %begin, i32 0, i32 %old
+  %ended = icmp eq i32 %now, 0
+  %idle = select i1 %begin, i1 false, i1 %ended
+  br i1 %idle, label %done, label %work
+work:
+  %at = mul i32 %s, {frame}
+  %f = getelementptr i8, ptr %frames, i32 %at
+  %r = {call}
+  store i32 %r, ptr %place
+  br label %done
+done:
+  %state = phi i32 [ 0, %lanes ], [ %r, %work ]
+  %waits1 = or i32 %waits, %state
+  %s1 = add i32 %s, 1
+  %again = icmp ult i32 %s1, {steps}
+  br i1 %again, label %lanes, label %after
+after:
+  %over = icmp eq i32 %waits1, 0
+  br i1 %over, label %next, label %round
+"""
+    return head + middle + "next:\n  %g1 = add i64 %g, 1\n  br label %groups\nend:\n  ret void\n}"
+
+
+def _rounded(size: int) -> int:
+    return -(-size // _LINE) * _LINE
