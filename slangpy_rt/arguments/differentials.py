@@ -14,6 +14,7 @@ import numpy as np
 
 from slangpy_rt.arguments.bind_array import stored_as
 from slangpy_rt.arguments.bound import Bound
+from slangpy_rt.arguments.containers import container
 from slangpy_rt.arguments.device_packers import FieldPacker
 from slangpy_rt.arguments.nested_packers import ConvertedPacker, PartsPacker
 from slangpy_rt.arguments.scope import Scope
@@ -99,7 +100,10 @@ def check_carried(where: str, struct: str | None, value: Any) -> None:
 def _undifferentiable(scope: Scope, type_: SlangType) -> str:
     while type_.kind == "array" and type_.element is not None:
         type_ = scope.struct(type_.element)
-    return type_.name if type_.kind == "struct" and not differentiates(scope, type_) else ""
+    # Slang 2026.12 crashes when it is asked about some containers, which hold no numbers themselves.
+    if type_.kind != "struct" or not type_.fields or container(type_) is not None:
+        return ""
+    return "" if differentiates(scope, type_) else type_.name
 
 
 def unused(bound: Bound) -> Bound:

@@ -210,7 +210,7 @@ def test_what_is_refused(module: spy.Module) -> None:
             module.pick(torch.ones(2, dtype=torch.bfloat16), 0)
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("gradient", [False, True])
 def test_tensors_without_strides_after_dense_ones(module: spy.Module, gradient: bool) -> None:
     """The check of repeated calls reads strides, which nested and sparse tensors lack."""
