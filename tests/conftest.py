@@ -308,12 +308,12 @@ def _needed(request: pytest.FixtureRequest) -> None:
     if not names:
         return
     device: spy.Device = request.getfixturevalue("device")
-    for capability in names:
-        if capability not in _capabilities(device):
-            reason = UNSUPPORTED.get((device.name, capability))
-            if reason is None:
-                pytest.fail(f"{device.name} has no '{capability}', and UNSUPPORTED gives no reason for it")
+    missing = [name for name in names if name not in _capabilities(device)]
+    for capability in missing:
+        if reason := UNSUPPORTED.get((device.name, capability)):
             pytest.skip(f"{device.name}: {reason}")
+    if missing:
+        pytest.fail(f"{device.name} has no '{missing[0]}', and UNSUPPORTED gives no reason for it")
 
 
 def _capabilities(device: spy.Device) -> frozenset[str]:

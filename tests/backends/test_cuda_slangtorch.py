@@ -239,6 +239,8 @@ def test_it_compiles(name: str, tmp_path: Path) -> None:
         launched = [(code.sig.name, [parameter for _, parameter in code.params]) for code in codes]
         emitted(
             made, device,
-            host_text(text.path, text.text, made.defines, sig.name, params, result, launched, TARGET, ()),
+            host_text(
+                text.path, text.text, made.others, made.defines, sig.name, params, result, launched, TARGET, (),
+            ),
         )  # fmt: skip
     assert kernels

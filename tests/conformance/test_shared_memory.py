@@ -60,7 +60,9 @@ def backend(device: spy.Device) -> Backend:
 def launch(device: spy.Device) -> Launch:
     """``launch(a, b, r, n, factor=1, rounds=0)``."""
     backend = device.backend
-    assert isinstance(backend, MappedMemory)
+    if not isinstance(backend, MappedMemory):
+        # A fixture of a module is made before the case's own needs are looked at.
+        pytest.skip(f"{device.name} has no shared memory")
     entry = backend.target.entry
     if entry == "handle":
         text = _TEXT.replace("POINTER", "_spy_Address<float>").replace("{\n    float", f"{{\n    {_FETCH}\n    float")
