@@ -16,7 +16,7 @@ from pathlib import Path
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang.com import Out
-from slangpy_rt.slang.library import Library, failure, taken
+from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.native_session import NativeSession
 
@@ -40,7 +40,10 @@ def emitted(session: NativeSession, target: Target, text: str, name: str) -> byt
     with ExitStack() as stack:
         if target.entry != "range":
             status = module.call("IModule.findEntryPointByName", b"_spy_kernel", out.ref)
-            parts.append(stack.enter_context(taken(status, out, note, "find the entry point")))
+            entry = out.take()
+            if status < 0 or entry is None:
+                raise RuntimeError(note.bytes().decode())
+            parts.append(stack.enter_context(entry))
         linked = stack.enter_context(session.linked(parts, name))
         if target.entry == "range":
             status = linked.call("IComponentType.getTargetCode", 0, out.ref, note.ref)
@@ -48,7 +51,7 @@ def emitted(session: NativeSession, target: Target, text: str, name: str) -> byt
             status = linked.call("IComponentType.getEntryPointCode", 0, 0, out.ref, note.ref)
         code = out.bytes()
         if status < 0 or not code:
-            raise failure(note, "compile the kernel")
+            raise RuntimeError(note.bytes().decode())
         note.bytes()
         return code
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import re
 import subprocess
 import sys
@@ -343,3 +344,13 @@ def test_folders_of_tests_are_packages_or_kinds_of_tests() -> None:
     assert folders - kinds <= set(import_graph.FLOOR) | {"codegen"}
     said = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
     assert {name for name in folders if f"`tests/{name}`" not in said} == set()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.name)
+def test_benchmarks_import_names_that_exist(path: Path) -> None:
+    """Benchmarks take minutes and no test runs them."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("slangpy_rt"):
+            module = importlib.import_module(node.module or "")
+            for item in node.names:
+                assert hasattr(module, item.name) or importlib.util.find_spec(f"{node.module}.{item.name}"), item.name

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import build_site
+import derivative_forms
 import pytest
 import slang_reference
 
@@ -139,3 +140,11 @@ def test_messages_of_the_page_on_troubles_are_real() -> None:
                 call()
             said = re.findall(r"^\*\*`(.*?)`\.\*\*", page, re.M)
             assert any(message in str(caught.value) for message in said), caught.value
+
+
+def test_the_page_of_derivatives_has_every_form() -> None:
+    text = derivative_forms.PAGE.read_text(encoding="utf-8")
+    assert derivative_forms.page(derivative_forms.read(text)) == text, (
+        "run `python codegen/tools/derivative_forms.py`"
+    )
+    assert not re.search(r"\| (?:WRONG|error) \|", text)

@@ -59,7 +59,8 @@ class Leaf:
     access : str
         ``"in"``, ``"out"`` or ``"inout"``.
     host : numpy.ndarray
-        The values: call dimensions first, then those of an array that is passed whole, then those of an element.
+        The values. Its dimensions are the call's, then the dimensions of an array that is passed whole, then the
+        dimensions of an element.
     dims : int
         The number of call dimensions.
     mapped : tuple of int or None

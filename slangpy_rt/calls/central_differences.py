@@ -89,10 +89,11 @@ def slopes(
     Returns
     -------
     Slopes
-        The entry with the smallest error among those of three or more steps in Neville's scheme. An error is the sum
-        of the change from the two entries before it (Ridders' estimate), the noise, the extrapolated difference of
-        the one-sided differences (a kink), and the deviation from differences at smaller steps beyond their noise.
-        It is infinite where no entry is finite.
+        The entry of Neville's scheme with the smallest error, among entries that use at least three steps. The error
+        of an entry is a sum of four terms: its change from the two entries before it (Ridders' estimate), the noise,
+        the extrapolated difference between the one-sided differences, which is large at a kink, and the part of its
+        deviation from the differences at smaller steps that their noise does not explain. It is infinite where no
+        entry is finite.
     """
     with np.errstate(all="ignore"):
         plain = [(a - b) / (2 * h) for h, a, b in zip(steps, ahead, behind, strict=True)]

@@ -1,7 +1,7 @@
-"""Functions of floats as series, without branches: exp, log, pow, sine and what follows from them.
+"""Functions of floats as series, without branches: exp, log, pow, sine and functions that are made of them.
 
-Coefficients are those of Taylor's series, long enough for the range to which an argument is reduced; results are
-within 4 ULP, with the zeros, infinities and NaN of C's library. Arguments of type half are computed as float. Double
+An argument is reduced to a small range, on which a Taylor series of fixed length is evaluated. Results are within
+4 ULP, and zeros, infinities and NaN are as in C's library. Arguments of type half are computed as float. Double
 has the functions that are instructions (``sqrt``, ``floor`` ...); others are refused: Slang's target has none either.
 """
 

@@ -1,4 +1,4 @@
-"""The variables of threads in the text: for each leaf memory of one number, or of one for each lane.
+"""The memory of variables: each leaf has one number, or one number for each lane.
 
 LLVM turns this memory into values. Across a barrier it is saved in the frame of its W threads; in kernels with
 barriers arrays always lie in the frame.

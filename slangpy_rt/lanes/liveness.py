@@ -1,4 +1,4 @@
-"""Which leaves a thread may read before it writes them, at the places where lanes wait for others.
+"""Liveness: the leaves that a thread may read before it writes them, at each place where lanes wait for others.
 
 Lanes wait behind a construct, at the side that runs second, and where a leave went. A leaf that is not live there may
 hold anything in these lanes: whoever reads it has written it before.

@@ -1,4 +1,4 @@
-"""The instructions of SPIR-V that the translation reads: their numbers, names, and which operands are ids.
+"""The instructions of SPIR-V that the translation reads: their numbers, names, and the operands that are ids.
 
 An instruction whose number is not in ``OPERATIONS`` is refused by name where that is known, else by number.
 """

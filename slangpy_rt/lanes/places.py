@@ -2,7 +2,7 @@
 
 One number at an address that all lanes share; W numbers side by side; W with a gap, read as a whole and picked apart;
 W at an address of each lane's own. A vector that is likely a line is compared with it first, since an access to whole
-vectors is several times as fast. A lane without a part reads 0 and writes nothing.
+vectors is several times as fast. A lane that the mask leaves out reads 0 and writes nothing.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ class Places:
         return self.text.let(f"shufflevector {whole} {vector}, {whole} poison, <{w} x i32> <{order}>")
 
     def _wide_mask(self, count: int, step: int, mask: str | None) -> str | None:
-        """Return the mask of count * W numbers, of which each step-th belongs to a lane."""
+        """Return a mask over count * W numbers: the mask's lanes at each step-th number, and no lane elsewhere."""
         w = self.text.width
         if (mask is None and step == 1) or count == 1:
             return mask

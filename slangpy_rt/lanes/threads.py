@@ -1,7 +1,7 @@
-"""Built-in variables: which thread of which group runs in a lane.
+"""Built-in variables: the indices of the thread and of the group that run in each lane.
 
 The function of W threads has parameters ``%gx %gy %gz`` (its group), ``%nx %ny %nz`` (the number of groups) and
-``%step`` (which W threads of the group, in the order of their index).
+``%step`` (the number of these W threads among the group's, in the order of their indices).
 """
 
 from __future__ import annotations

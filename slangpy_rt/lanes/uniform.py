@@ -1,4 +1,4 @@
-"""The analysis: which numbers are equal in all lanes or lie on a line, and which constructs divide the lanes.
+"""The uniformity analysis: numbers that are equal in all lanes or on a line, and constructs that divide the lanes.
 
 It is optimistic: at first all numbers count as equal, and it goes over the tree until no fact changes. Facts only
 grow, so that it ends. A variable is kept as one number unless different numbers are stored to it, or it is stored to
@@ -122,7 +122,8 @@ class Facts:
             region = region.with_target(node.key)
         if node.key not in self.divergent:
             return [region] * len(node.sides)
-        # Lanes wait behind the construct, at the sides that run later, and where those of earlier sides have gone.
+        # While a side runs, the other lanes wait: behind the construct, at sides that run later, or at the target of
+        # a jump that they took in an earlier side.
         waits, gone, found = after[node.key], self.waiting(self.leaks.get(node.key, frozenset())), []
         for k in reversed(range(len(node.sides))):
             found.append(region.divided(waits | (gone if k else 0)))

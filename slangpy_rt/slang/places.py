@@ -118,7 +118,7 @@ def variable_at(items: Sequence[Token], root: int) -> str:
 
 
 def expression_start(items: Sequence[Token], at: int) -> int:
-    """Return the index at which an expression that ends at index `at` begins, of which an element could be read.
+    """Return the first index of an expression that ends at index `at` and may have elements.
 
     It is a place, a call such as ``f<3>(x).y`` or one in parentheses; -1 if it is none.
     """

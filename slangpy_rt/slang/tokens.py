@@ -1,6 +1,6 @@
 """Tokens of Slang text: words, numbers, strings and operators with their offsets, without comments and directives.
 
-The preprocessor is not run: ``macro_bodies`` finds the replacement texts of macros, ``macros`` puts them in place.
+The preprocessor is not run. ``macro_bodies`` finds the replacement texts of macros, and ``macros.py`` uses them.
 """
 
 from __future__ import annotations

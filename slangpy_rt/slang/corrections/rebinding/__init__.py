@@ -42,7 +42,8 @@ from slangpy_rt.slang.corrections.rebinding.element_reads import element_edits
 from slangpy_rt.slang.corrections.rebinding.function_edits import FunctionEdits
 from slangpy_rt.slang.corrections.rebinding.surroundings import surroundings_of
 from slangpy_rt.slang.differentiable_functions import TreatedFunction, differentiable_functions, treated_functions
-from slangpy_rt.slang.forming_macros import expanded, expansions, forming_macros
+from slangpy_rt.slang.forming_macros import forming_macros
+from slangpy_rt.slang.macros import expansions
 from slangpy_rt.slang.source_map import SourceMap
 from slangpy_rt.slang.tokens import macro_bodies, prefixed
 
@@ -73,8 +74,8 @@ def rebinding_edits(text: str, others: Iterable[str] = ()) -> list[tuple[int, in
     text : str
         The text of a file.
     others : iterable of str
-        Texts of other files, of which the text may use functions with ``out`` and ``inout`` parameters, structs,
-        macros and names of types.
+        Texts of other files. The text may use their functions with ``out`` and ``inout`` parameters, their structs,
+        their macros and their names of types.
 
     Returns
     -------
@@ -89,7 +90,8 @@ def rebinding_edits(text: str, others: Iterable[str] = ()) -> list[tuple[int, in
     source = SourceMap.of(text).edited(formed)
     if "ifferentiable" not in source.text:
         return []
-    edits = _edits(source.text, tuple(expanded(other, known) for other in near), f"{zlib.crc32(text.encode()):08x}")
+    others = tuple(SourceMap.of(other).edited(expansions(other, known)).text for other in near)
+    edits = _edits(source.text, others, f"{zlib.crc32(text.encode()):08x}")
     if not formed or not edits:
         return edits
     source = source.edited(edits)

@@ -1,4 +1,4 @@
-"""Functions of Slang's core module in place of which others are called, because their derivatives are wrong.
+"""Functions of Slang's core module with wrong derivatives, and the functions that are called in their place.
 
 - The derivative of ``fmod(a, b)`` by `b` is 0 in Slang.
 - ``clamp(x, a, b)`` is ``min(max(x, a), b)``; where `a` is over `b`, Slang's derivative is one of the other bound.

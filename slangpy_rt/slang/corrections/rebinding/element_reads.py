@@ -290,7 +290,7 @@ def _outer(items: Sequence[Token]) -> Iterator[Token]:
 
 
 def _chain_end(items: Sequence[Token], at: int) -> int:
-    """Return the index after the indices, and the fields between them, of which the first is at index `at`."""
+    """Return the index after a chain of indices and fields, as in ``[i].x[j]``, that begins at index `at`."""
     at = closing(items, at) + 1
     while at + 1 < len(items):
         following = at

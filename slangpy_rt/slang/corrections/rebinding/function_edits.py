@@ -156,7 +156,7 @@ class FunctionEdits:
     def _block(self, block: Block, outer: Known) -> Iterator[Edit]:
         """Yield the insertions of a block, whose statements see the variables `outer`."""
         known = dict(outer)
-        pending: list[str] = []  # variables of which a component was assigned by the last statements
+        pending: list[str] = []  # variables whose components the last statements assigned
         last: Statement | None = None
         for statement in block.body:
             single = type(statement) is Statement
@@ -181,7 +181,7 @@ class FunctionEdits:
         return {v.name: self.around.resolved(v) for v in declared_variables(items)}
 
     def _component_writes(self, statement: Statement, known: Known) -> list[Variable]:
-        """Return the variables of which a statement assigns a component, a field or an element."""
+        """Return the variables whose component, field or element a statement assigns."""
         if statement.labels or statement.jumps or any(declared_variables(statement.items)):
             return []
         names = dict.fromkeys(name for name, part in writes(statement.items, {}) if part)
@@ -256,7 +256,7 @@ def _assigned(loop: Loop, known: Known) -> list[Variable]:
 def _counters(loop: Loop, known: Known) -> list[str]:
     """Return the integers that a ``for`` loop changes in its last expression and that start at no literal.
 
-    A loop that is unrolled, or of which the compiler finds the number of rounds, starts at a constant.
+    A loop that is unrolled, or whose number of rounds the compiler finds, starts at a constant.
     """
     ends = [at for at, item in enumerate(loop.items) if item.text == ";"]
     if len(ends) != 2 or not any(item.text == "MaxIters" for item in loop.attributes):
