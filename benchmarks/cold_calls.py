@@ -10,8 +10,8 @@
 - "known kernel, new shape": a call whose arrays have sizes that no call had before.
 
 Calls are prepared and not run (``bind``), except in new processes. lavapipe compiles a kernel as it is loaded, which
-"slangpy_rt" includes and "compilers alone" does not: on lavapipe the two are no ratio. The device "null" stands for CUDA: NVRTC compiles its text for an H100, which needs no
-GPU.
+"slangpy_rt" includes and "compilers alone" does not: on lavapipe the two are no ratio. The device "null" stands for
+CUDA: NVRTC compiles its text for an H100, which needs no GPU.
 """
 
 from __future__ import annotations
