@@ -83,8 +83,9 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
         self.description = f"{platform.processor() or platform.machine()}, {threads} threads"
         command = find_compiler() or [""]
         self.compilers = Path(command[0]).name, "the system's loader"
-        self._prepared = Prepared(DiskCache.open(cache_directory(), CONFIG.cache_size))
-        self._groups = GroupCompiler()
+        cache = DiskCache.open(cache_directory(), CONFIG.cache_size)
+        self._prepared = Prepared(cache)
+        self._groups = GroupCompiler(cache)
         self._threads = Threads(threads)
         self._deterministic = deterministic
         # Held during launches and copies, so that they run one after the other. Reentrant: a replay makes launches.

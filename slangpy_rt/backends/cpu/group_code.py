@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from slangpy_rt.backends.cpu.group_compiler import MARK
+from slangpy_rt.backends.cpu.group_compiler import HEAD_BYTES, MARK
 from slangpy_rt.backends.cpu.llvm import LlvmCompiler
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.lanes.errors import UnsupportedKernel
 from slangpy_rt.lanes.translate import translate
-
-# The number of groups each way, before the argument block, whose 16 byte alignment it keeps.
-HEAD_BYTES = 32
 
 # A range of groups, with the same parameters as a range of elements in a kernel from C++.
 _ENTRY = f"""

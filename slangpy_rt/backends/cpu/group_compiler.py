@@ -13,18 +13,28 @@ from typing import Any
 from slangpy_rt.backends.base import Kernel
 from slangpy_rt.backends.builds import Builds
 from slangpy_rt.core.config import CONFIG
+from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.interrupts import apart
 from slangpy_rt.core.target import KernelInfo
 
 # What a binary begins with that was made here, and SPIR-V.
 MARK = b"slangpy_rt groups\n"
 SPIRV = b"\x03\x02\x23\x07"
+# The number of groups each way, before the argument block, whose 16 byte alignment it keeps.
+HEAD_BYTES = 32
 
 
 class GroupCompiler:
-    """Compiles and loads kernels that use thread groups."""
+    """Compiles and loads kernels that use thread groups.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    cache : DiskCache
+        Where the code is kept that threads share launches by. Kernels are kept by those who load them.
+    """
+
+    def __init__(self, cache: DiskCache) -> None:
+        self._cache = cache
         self._builds = Builds("LLVM", CONFIG.build_seconds)
         self._lock = threading.Lock()
         self._opened: tuple[Any, Any] | None = None
@@ -63,13 +73,18 @@ class GroupCompiler:
         self._opened = None
 
     def _open(self) -> tuple[Any, Any]:
-        from slangpy_rt.backends.cpu.group_kernel import load_shared
+        from slangpy_rt.backends.cpu.group_kernel import SHARED
         from slangpy_rt.backends.cpu.llvm import LlvmCompiler
 
         with self._lock:
             if self._opened is None:
                 compiler = LlvmCompiler()
-                self._opened = compiler, load_shared(compiler)
+                key = DiskCache.key("shared launches", SHARED, compiler.toolchain())
+                entry = self._cache.get(key)
+                code = compiler.compile(SHARED) if entry is None else entry.payload
+                self._opened = compiler, compiler.load(code)
+                if entry is None:
+                    self._cache.put(key, {"kind": "launches", "title": "shared launches of groups"}, code)
             return self._opened
 
     def _compile(self, code: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """Kernels of the CPU that use thread groups: object files of LLVM, which run W threads in the lanes of vectors.
 
-``group_code`` makes their code. Nothing here starts a thread.
+``group_code`` compiles them. Nothing here starts a thread.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from math import inf, prod
 from typing import Any
 
 from slangpy_rt.backends.base import Kernel
-from slangpy_rt.backends.cpu.group_code import HEAD_BYTES
-from slangpy_rt.backends.cpu.group_compiler import MARK
+from slangpy_rt.backends.cpu.group_compiler import HEAD_BYTES, MARK
 from slangpy_rt.backends.cpu.kernel import CHUNK_SECONDS, PROBE, PROBE_ENOUGH, PROBE_SECONDS, WORTH_SECONDS
 from slangpy_rt.backends.cpu.llvm import LlvmCompiler, LoadedObject
 from slangpy_rt.backends.cpu.shared_launches import shared_text
@@ -25,6 +24,8 @@ _RUN_FIRST = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int
 )
 _RUN_SHARED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+# The functions by which threads share launches of groups.
+SHARED = shared_text(PROBE, PROBE_ENOUGH, PROBE_SECONDS, WORTH_SECONDS, CHUNK_SECONDS)
 _HEAD = struct.Struct(f"<3q{HEAD_BYTES - 24}x")
 
 
@@ -69,12 +70,6 @@ class GroupKernel(Kernel):
         """Return the number of groups and the argument block that ``run`` takes."""
         x, y, z = groups
         return x * y * z, _HEAD.pack(x, y, z) + args
-
-
-def load_shared(compiler: LlvmCompiler) -> LoadedObject:
-    """Compile and load the functions by which threads share launches of groups."""
-    text = shared_text(PROBE, PROBE_ENOUGH, PROBE_SECONDS, WORTH_SECONDS, CHUNK_SECONDS)
-    return compiler.load(compiler.compile(text))
 
 
 def load_groups(compiler: LlvmCompiler, binary: bytes, shared: LoadedObject, info: KernelInfo) -> GroupKernel:

@@ -76,7 +76,8 @@ def _table(dispatches: list[Dispatch]) -> tuple[Any, Callable[[], None]]:
 
 def _is_small(d: Dispatch) -> bool:
     """Return whether a launch is not divided among threads."""
-    return prod(d.groups) * prod(d.kernel.info.group_size) <= _SMALL
+    kernel: Any = d.kernel
+    return prod(d.groups) * (kernel.threads if kernel.grouped else 1) <= _SMALL
 
 
 def _range_of(d: Dispatch) -> _Range:
