@@ -273,7 +273,7 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
                 "its own, or unroll it by [ForceUnroll]."
                 if counted
                 else "has no [MaxIters], and the backward derivative of Slang 2026.12 takes arrays of the wrong size "
-                "for loops inside one another whose numbers of rounds differ. Write [MaxIters(n)] before each of them."
+                "for loops inside one another whose numbers of rounds differ. Write [MaxIters(n)] before each."
             )
             raise CompileError(f"{path}:{line}: {caller.name}: the inner loop {cause}")
         for value in caller.constructions:
