@@ -1,6 +1,6 @@
 """Shortens constants of vectors in SPIR-V that have more components than their type.
 
-Slang's optimizer folds ``v / v`` of a vector with two or three components to a constant of four, which drivers refuse.
+Slang's optimizer folds ``v / v`` of a vector of two or three components to a constant of four, which drivers refuse.
 """
 
 from __future__ import annotations
