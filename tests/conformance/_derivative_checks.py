@@ -28,7 +28,7 @@ from tests.conformance._derivative_programs import (
 )
 
 Array = np.ndarray[Any, Any]
-_ARCS = ("asin", "acos", "atan", "atan2")
+_ARCS = ("asin", "acos")
 
 
 @dataclass(frozen=True)
@@ -105,11 +105,12 @@ def rows_of(tensor: spy.Tensor) -> Array:
 def slack_of(device: spy.Device, program: Program) -> float:
     """How much larger the errors of a function may be than those of the CPU's functions.
 
-    Vulkan allows arcs of 4096 units in the last place, and drivers use that: lavapipe's ``acos`` is 2e-4 off.
+    Vulkan allows asin and acos of 4096 units in the last place, and drivers use that: those of lavapipe are 2e-4 off,
+    and what is computed from them can be 1e-2 off.
     """
     functions = (program.main, *called(program))
     names = {node.data for f in functions for node in nodes_of(f.body) if node.kind == "intrinsic"}
-    return 1.0 if device.name == "cpu" or names.isdisjoint(_ARCS) else 10.0
+    return 1.0 if device.name == "cpu" or names.isdisjoint(_ARCS) else 50.0
 
 
 def _differs(found: Array, wanted: Array, scale: Array, slack: float = 1.0) -> bool:
