@@ -171,6 +171,13 @@ def written_places(items: Sequence[Token], writers: Writers) -> Iterator[tuple[i
             yield from passed_places(items, at, writers)
 
 
+def has_writes(items: Sequence[Token]) -> bool:
+    """Whether tokens have an assignment or a step such as ``++``. The tokens of ``>=`` are ``>`` and ``=``."""
+    texts = ["", "", *(item.text for item in items)]
+    found = (at for at, text in enumerate(texts) if text in ASSIGNMENTS or text in _STEPS)
+    return any(texts[at] != "=" or texts[at - 1] != ">" or texts[at - 2] == ">" for at in found)
+
+
 def passed_places(items: Sequence[Token], at: int, writers: Writers) -> Iterable[tuple[int, int]]:
     """Return the places to which the call of the function at index `at` may write, its object among them."""
     opening = opening_of(items, at + 1)

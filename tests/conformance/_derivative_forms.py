@@ -88,6 +88,13 @@ def _powers(x: Array, n: Array, stop: int = 3) -> Array:
     return np.asarray(np.sum([x * x * i for i in range(int(n), stop)]))
 
 
+def _waves(x: Array, n: Array, rounds: int) -> Array:
+    r = np.array(1.0)
+    for _ in range(rounds):
+        r = np.sin(r * x + n)
+    return np.asarray(r)
+
+
 def _f4(p: Array, q: Array) -> Any:
     if p[1] < 0.5:
         q = p * p
@@ -745,6 +752,11 @@ FORMS = [
                 lambda x, n: 4 * x * x,
             ),
             (
+                "a condition of two characters",
+                "int i = 2; float y = x; [MaxIters(4)] while (i >= 0) { y = y * x; --i; if (i == 0) break; } r = y;",
+                lambda x, n: x**3,
+            ),
+            (
                 "continue in while",
                 "int i = 0; [MaxIters(3)] while (i < 3) { i++; if (i == 2) continue; r += x * x * i; }",
                 lambda x, n: 4 * x * x,
@@ -780,5 +792,219 @@ FORMS = [
         + "float f(float k) { T t; t.a = k; return t[1] * k; }",
         (K,),
         lambda k: 2 * k * k,
+    ),
+    # An inout parameter that gets a value without a derivative.
+    *(
+        Form(
+            "An `inout` parameter and a constant",
+            name,
+            f"{text} " + D + f"float2 f(float2 p, float2 q) {{ {body} }}",
+            (P, Q),
+            same,
+        )
+        for name, text, body, same in [
+            (
+                "a constant is assigned",
+                "[Differentiable] void g(inout float x) { x = 2; }",
+                "g(p.x); return p * q;",
+                lambda p, q: np.array([2, p[1]]) * q,
+            ),
+            (
+                "a detached value is assigned",
+                "[Differentiable] void g(inout float2 x, no_diff float2 y) { float2 w = y; x = w + w; }",
+                "g(p, float2(1, 2)); return p * q;",
+                lambda p, q: np.array([2, 4]) * q,
+            ),
+            (
+                "what is computed is constant",
+                "[Differentiable] void g(inout float x, float y) { x = floor(y); }",
+                "g(p.x, q.y); return p + q;",
+                lambda p, q: np.array([0, p[1]]) + q,
+            ),
+            (
+                "a constant, and an early return",
+                "[Differentiable] void g(inout float x, float y) { x = 0.5; if (y > 0) return; x = y; }",
+                "g(p.x, q.y); return p * q;",
+                lambda p, q: np.array([0.5, p[1]]) * q,
+            ),
+            (
+                "a constant that is returned",
+                "[Differentiable] float g(inout float x) { return x = 2; }",
+                "float r = g(p.x); return r * p * q;",
+                lambda p, q: 2 * np.array([2, p[1]]) * q,
+            ),
+            (
+                "an object that is assigned",
+                "struct S : IDifferentiable { float a; float b; "
+                "[Differentiable] [mutating] void g(no_diff S s) { this = s; } };",
+                "S s = {p.x, q.x}, t = {1, 2}; s.g(t); return s.b * p;",
+                lambda p, q: 2 * p,
+            ),
+            (
+                "a constant is passed",
+                "[Differentiable] void g(inout float x, float y) { x *= y; }",
+                "float r = 0.7; g(r, p.y); return r * q;",
+                lambda p, q: 0.7 * p[1] * q,
+            ),
+            (
+                "a component of a constant is passed",
+                "[Differentiable] void g(inout float x, float y) { x *= y; }",
+                "float2 r = {0.5, 0.7}; g(r.y, p.y); return r * q;",
+                lambda p, q: np.array([0.5, 0.7 * p[1]]) * q,
+            ),
+            (
+                "a constant is passed in an expression",
+                "[Differentiable] float g(inout float x, float y) { x *= y; return x; }",
+                "float r = 2; if (p.x > 3) r = 1; else if (g(r, q.x) > 0.5) r *= 2; return r * q;",
+                lambda p, q: 4 * q[0] * q,
+            ),
+            (
+                "a constant is passed in a loop",
+                "[Differentiable] void g(inout float x, float y) { x *= y; }",
+                "float r = 2; [MaxIters(3)] for (int i = 0; i < 3; ++i) { r = 0.5; g(r, p.y); } return r * q;",
+                lambda p, q: 0.5 * p[1] * q,
+            ),
+        ]
+    ),
+    # Loops inside one another with different numbers of rounds.
+    *(
+        Form(
+            "Loops inside one another",
+            name,
+            text + D + f"float f(float x, float n) {{ float r = 1; {body} return r; }}",
+            (K, np.array(0.5)),
+            same,
+        )
+        for name, text, body, same in [
+            (
+                "more rounds outside",
+                "",
+                "[MaxIters(5)] for (int i = 0; i < 5; ++i) { [MaxIters(2)] for (int j = 0; j < 2; ++j) "
+                "r = sin(r * x + n); }",
+                lambda x, n: _waves(x, n, 10),
+            ),
+            (
+                "more rounds inside",
+                "",
+                "[MaxIters(2)] for (int i = 0; i < 2; ++i) { [MaxIters(9)] for (int j = 0; j < 9; ++j) "
+                "r = sin(r * x + n); }",
+                lambda x, n: _waves(x, n, 18),
+            ),
+            (
+                "one round inside",
+                "",
+                "[MaxIters(4)] for (int i = 0; i < 4; ++i) { [MaxIters(1)] for (int j = 0; j < 1; ++j) r /= x; }",
+                lambda x, n: 1 / x**4,
+            ),
+            (
+                "three loops, and two in one",
+                "",
+                "[MaxIters(2)] for (int i = 0; i < 2; ++i) { [MaxIters(3)] for (int j = 0; j < 3; ++j) "
+                "for (int k = 1; k >= 0; --k) r = sin(r * x + n); for (int l = 0; l < 4; l += 2) "
+                "r = sin(r * x + n); }",
+                lambda x, n: _waves(x, n, 16),
+            ),
+            (
+                "while in do",
+                "",
+                "int i = 0; [MaxIters(6)] do { int j = 0; [MaxIters(2)] while (j < 2) { r = sin(r * x + n); ++j; } "
+                "++i; } while (i < 6);",
+                lambda x, n: _waves(x, n, 12),
+            ),
+            (
+                "numbers of a generic function",
+                "[Differentiable] float g<let N : int, let M : int>(float r, float x, float n) { "
+                "[MaxIters(N)] for (int i = 0; i < N; ++i) [MaxIters(M)] for (int j = 0; j < M; ++j) "
+                "r = sin(r * x + n); return r; } ",
+                "r = g<5, 2>(r, x, n) + g<2, 6>(r, x, n);",
+                lambda x, n: _waves(x, n, 10) + _waves(x, n, 12),
+            ),
+            (
+                "a loop that is unrolled between them",
+                "",
+                "[MaxIters(5)] for (int i = 0; i < 5; ++i) [ForceUnroll] for (int j = 0; j < 2; ++j) "
+                "[MaxIters(2)] for (int k = 0; k < 2; ++k) r = sin(r * x + n);",
+                lambda x, n: _waves(x, n, 20),
+            ),
+        ]
+    ),
+    Form(
+        "Loops inside one another",
+        "a number that is not declared",
+        "static const int COUNT = 2; "
+        + D
+        + "float f(float x, float n) { float r = 1; [MaxIters(5)] for (int i = 0; i < 5; ++i) "
+        "for (int j = 0; j < COUNT; ++j) r = sin(r * x + n); return r; }",
+        (K, np.array(0.5)),
+        lambda x, n: _waves(x, n, 10),
+        "f: the inner loop has no [MaxIters]",
+    ),
+    Form(
+        "Loops inside one another",
+        "an array that is too large",
+        D + "float f(float x, float n) { float r = 1; [MaxIters(500)] for (int i = 0; i < 5; ++i) "
+        "[MaxIters(2)] for (int j = 0; j < 2; ++j) r = sin(r * x + n); return r; }",
+        (K, np.array(0.5)),
+        lambda x, n: _waves(x, n, 10),
+        "f: the inner loop needs an array",
+    ),
+    Form(
+        "Functions",
+        "a quotient of equal vectors",
+        D + "float2 f(float2 p, float2 q) { return p / p + q; }",
+        (P, Q),
+        lambda p, q: p / p + q,
+    ),
+    # Vectors that are built from vectors without derivatives.
+    *(
+        Form(
+            "A vector that is built from vectors",
+            name,
+            f"{text} [Differentiable] float3 g(no_diff float2 x, float2 v) {{ {body} }} "
+            + D
+            + "float3 f(float2 p) { return g(float2(1, 2), p); }",
+            (P,),
+            same,
+        )
+        for name, text, body, same in [
+            ("a parameter", "", "return float3(x, v.y);", lambda p: np.array([1, 2, p[1]])),
+            ("a repeated number", "", "return float3(float2(3), v.y);", lambda p: np.array([3, 3, p[1]])),
+            ("a copy", "", "float2 a = x; return float3(v.y, a);", lambda p: np.array([p[1], 1, 2])),
+            ("a list", "", "float3 r = {x, v.y}; return r;", lambda p: np.array([1, 2, p[1]])),
+            ("a list that is returned", "", "return {x, v.y};", lambda p: np.array([1, 2, p[1]])),
+            ("a list that is assigned", "", "float3 r; r = {x, v.y}; return r;", lambda p: np.array([1, 2, p[1]])),
+            (
+                "lists in a list",
+                "",
+                "float3 r[2] = {{x, v.y}, {v.x, x}}; return r[0] * r[1];",
+                lambda p: np.array([p[0], 2, 2 * p[1]]),
+            ),
+            (
+                "a list in a struct",
+                "struct S : IDifferentiable { float2 c; float3 k; };",
+                "S s = {x, {x, v.y}}; return s.k * v.x;",
+                lambda p: np.array([1, 2, p[1]]) * p[0],
+            ),
+            (
+                "a field without a derivative",
+                "struct S { float2 c; };",
+                "S s; s.c = x; return float3(s.c, v.y);",
+                lambda p: np.array([1, 2, p[1]]),
+            ),
+            (
+                "rows of a matrix",
+                "",
+                "float2x2 m = float2x2(x, v); return float3(m[0], m[1].y);",
+                lambda p: np.array([1, 2, p[1]]),
+            ),
+            ("an alias", "typealias W = float3;", "return W(x, v.y);", lambda p: np.array([1, 2, p[1]])),
+            ("a macro", "#define W(a, b) float3(a, b)\n", "return W(x, v.y);", lambda p: np.array([1, 2, p[1]])),
+            (
+                "a generic type",
+                "",
+                "return vector<float, 3>(x, v.y);",
+                lambda p: np.array([1, 2, p[1]]),
+            ),
+        ]
     ),
 ]

@@ -42,6 +42,7 @@ from slangpy_rt.slang.corrections.rebinding.element_reads import element_edits
 from slangpy_rt.slang.corrections.rebinding.function_edits import FunctionEdits
 from slangpy_rt.slang.corrections.rebinding.loop_sizes import loop_size_edits
 from slangpy_rt.slang.corrections.rebinding.surroundings import surroundings_of
+from slangpy_rt.slang.corrections.rebinding.vector_parts import part_edits
 from slangpy_rt.slang.differentiable_functions import TreatedFunction, differentiable_functions, treated_functions
 from slangpy_rt.slang.forming_macros import forming_macros
 from slangpy_rt.slang.macros import expansions
@@ -113,6 +114,7 @@ def _edits(text: str, others: tuple[str, ...], number: str) -> list[tuple[int, i
             edits += FunctionEdits.of(function, around, same).edits()
             edits += element_edits(function, around, same)
             edits += loop_size_edits(function)
+            edits += part_edits(function, around, same)
     bodies = list(macro_bodies(text))
     for treated in treated_functions(text):
         in_macro = any(start <= treated.name.start < end for start, end in bodies)

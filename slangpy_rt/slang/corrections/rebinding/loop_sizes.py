@@ -11,14 +11,14 @@ A loop without the attribute gets one if its head has literals alone. ``unmended
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from operator import ge, gt, le, lt, ne
 
 from slangpy_rt.slang.corrections.rebinding.edit import Edit
 from slangpy_rt.slang.differentiable_functions import DifferentiableFunction
-from slangpy_rt.slang.places import ASSIGNMENTS
+from slangpy_rt.slang.places import has_writes
 from slangpy_rt.slang.statements import Block, Branch, Loop, Statement
 from slangpy_rt.slang.tokens import Token, closing
 
@@ -93,8 +93,7 @@ def becomes_for(loop: Loop) -> bool:
 
     Another condition would end the compiler as the condition of a ``for``.
     """
-    steps: Set[str] = ASSIGNMENTS | {"++", "--"}
-    return loop.word == "while" and loop.items[0].text != "let" and not any(i.text in steps for i in loop.items)
+    return loop.word == "while" and loop.items[0].text != "let" and not has_writes(loop.items)
 
 
 def _levels(body: Block) -> list[_Level]:
@@ -141,12 +140,14 @@ def _literal_rounds(loop: Loop) -> int:
     first = texts.index(";")
     second = texts.index(";", first + 1)
     start, test, step = texts[:first], texts[first + 1 : second], texts[second + 1 :]
+    if test[1:3] == [">", "="]:
+        test[1:3] = [">="]
     name = start[1] if len(start) > 3 and start[2] == "=" else ""
     value, end = _number(start[3:]), _number(test[2:])
     change = {"++": 1, "--": -1}.get("".join(step).replace(name, "", 1)) if name and name in step else None
     if change is None and step[:1] == [name] and step[1:2] in (["+="], ["-="]) and _number(step[2:]) is not None:
         change = (_number(step[2:]) or 0) * (1 if step[1] == "+=" else -1)
-    if value is None or end is None or not change or test[:1] != [name] or test[1] not in _ORDERS:
+    if value is None or end is None or not change or len(test) < 3 or test[0] != name or test[1] not in _ORDERS:
         return 0
     rounds = 1
     while rounds <= LARGEST_ARRAY and _ORDERS[test[1]](value + rounds * change, end):
