@@ -1,8 +1,8 @@
 """Atomic operations on memory: one for each lane, in the order of the lanes.
 
-Where all lanes have one address and no lane uses the result, their numbers are joined first. One thread of the CPU runs
-a group, so that operations on the group's memory need no lock. Operations on a variable of the thread itself are
-refused, as they are by Vulkan.
+Where all lanes have one address and no lane uses the result, their numbers are joined first. One thread of the
+CPU runs a group, so that operations on the group's memory need no lock. Operations on a variable of the thread itself
+are refused, as they are by Vulkan.
 """
 
 from __future__ import annotations
