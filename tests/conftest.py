@@ -36,7 +36,9 @@ from tests.processes import fitting, free_memory  # noqa: E402
 
 # (backend, capability) -> why it will never be there. A gap without an entry fails.
 UNSUPPORTED = {
-    ("cpu", "groups"): "a range kernel has no thread groups",
+    ("cpu", "grouped calls"): "functions that use nothing of a thread group run over ranges of elements",
+    ("cpu", "groups"): "without llvmlite, a range kernel has no thread groups",
+    ("cpu", "wave"): "without llvmlite, a range kernel has no waves",
     ("cpu", "shared memory"): "kernels work on host arrays in place",
     (
         "cuda",
@@ -319,8 +321,9 @@ def _needed(request: pytest.FixtureRequest) -> None:
 def _capabilities(device: spy.Device) -> frozenset[str]:
     has = device.caps.scalars | device.caps.features
     # Thread groups follow from how kernels are entered, not from what a device reports.
-    has |= {"ranges"} if device.backend.target.entry == "range" else {"groups"}
     target = device.backend.target
+    has |= {"grouped calls"} if target.groups else {"ranges"}
+    has |= {"groups"} if target.groups or device.backend.group_target is not None else set()
     has |= {name for name, format in (("C++", "cpp"), ("SPIR-V", "spirv")) if target.format == format}
     if "pointers" not in has:
         has |= {"no pointers"}

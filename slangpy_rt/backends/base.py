@@ -309,6 +309,9 @@ class Backend(ABC):
         Registry name, such as ``"cpu"``.
     target : Target
         What kernels are compiled to.
+    group_target : Target or None
+        What kernels are compiled to that use thread groups, where ``target`` has none; None where it has, or where
+        the device runs no such kernels.
     caps : Caps
         What the device can do.
     description : str
@@ -325,6 +328,7 @@ class Backend(ABC):
 
     name: ClassVar[str]
     target: Target
+    group_target: Target | None = None
     caps: Caps
     description: str
     queue: Queue

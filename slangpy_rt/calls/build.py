@@ -38,7 +38,7 @@ from slangpy_rt.calls.prepared import PreparedCall, is_straight
 from slangpy_rt.calls.result import Result
 from slangpy_rt.calls.texture_call import TextureCall, fits_textures
 from slangpy_rt.core.dtypes import NUMPY_OF
-from slangpy_rt.core.errors import BindError, ShapeError
+from slangpy_rt.core.errors import BindError, CompileError, ShapeError, UnsupportedError
 from slangpy_rt.core.overlap import repeats
 from slangpy_rt.core.shapes import Shape, broadcast, spread
 from slangpy_rt.core.structs import to_python
@@ -129,7 +129,7 @@ def build_call(
     describe = partial(describe_call, scope, sig, arguments, outcome.bound, shape, options, uniforms, aliased)
     if scope.source.groups:
         # Only the code of its kernel tells whether this function of the module is one that uses groups.
-        return _finish(scope, describe(grouped=True), order, outcome, options, describe)
+        return _finish_grouped(scope, describe, order, outcome, options, True)
     return _finish(scope, describe(), order, outcome, options)
 
 
@@ -148,8 +148,10 @@ def build_dispatch(
     ------
     UnsupportedError, CompileError
     """
-    description = describe_dispatch(scope, entry, arguments, threads, options, uniforms)
-    return _finish(scope, description, order, Result(), options)
+    describe = partial(describe_dispatch, scope, entry, arguments, threads, options, uniforms)
+    if scope.device.backend.group_target is not None:
+        return _finish_grouped(scope, describe, order, Result(), options, False)
+    return _finish(scope, describe(), order, Result(), options)
 
 
 def _nothing(out: Any) -> None:
@@ -190,6 +192,29 @@ def _check_written(where: str, leaves: Sequence[Bound], shape: Shape) -> None:
             )
 
 
+def _finish_grouped(
+    scope: Scope,
+    describe: Callable[..., Description],
+    order: tuple[int, ...],
+    outcome: Result,
+    options: Options,
+    only: bool,
+) -> PreparedCall:
+    """Make the PreparedCall in the form for functions that use thread groups; if ``only``, only for one that does.
+
+    On a device with a target of its own for groups, a function that this target cannot express takes the other form.
+    """
+    try:
+        return _finish(scope, describe(grouped=True), order, outcome, options, describe if only else None)
+    except (CompileError, UnsupportedError) as refusal:
+        if scope.device.backend.group_target is None:
+            raise
+        try:
+            return _finish(scope, describe(), order, outcome, options)
+        except (CompileError, UnsupportedError):
+            raise refusal from None
+
+
 class _Ready(NamedTuple):
     """The parts that calls of all shapes share: a kernel that was emitted and, for calls with elements, loaded."""
 
@@ -202,8 +227,9 @@ class _Ready(NamedTuple):
     # The block begins with the values that follow from shapes: their names, and the function that packs them.
     fixed: tuple[str, ...]
     prefix: Callable[..., bytes]
-    # Whether the kernel's code uses anything of a thread group.
-    groups: bool
+    # Whether this is the right form of the kernel: False where it was described for code that uses something of a
+    # thread group, and the code uses nothing.
+    fits: bool
 
 
 def _finish(
@@ -225,15 +251,15 @@ def _finish(
     keep_apart(description.spec.title, every, len(description.shape))
     written = tuple([_is_written(b, options.derivative) for b in leaves if b.packer.buffers])
     copies: GradientCopies | None = None
-    key = description.spec, written, options.conformances, count > 0
+    key = description.spec, written, options.conformances, count > 0, otherwise is not None
     cache = scope.ready
     ready: _Ready | None = cache.get(key)
     if ready is None:
-        ready = _make_ready(scope, description.spec, written, count > 0, options)
+        ready = _make_ready(scope, description, written, count > 0, options, otherwise is not None)
         if len(cache) >= _MAX_READY:
             cache.clear()
         cache[key] = ready
-    if otherwise is not None and ready.kernel is not None and not ready.groups:
+    if otherwise is not None and not ready.fits:
         return _finish(scope, otherwise(), order, outcome, options)
     spec, pack, launcher, conflicts = ready.spec, ready.pack, None, None
     in_place: tuple[Place, ...] = ()
@@ -289,12 +315,18 @@ def _kind_of_call(packers: tuple[Packer, ...], order: tuple[int, ...], outcome: 
     return FoundArrayCall
 
 
-def _make_ready(scope: Scope, asked: CallSpec, written: tuple[bool, ...], some: bool, options: Options) -> _Ready:
+def _make_ready(
+    scope: Scope, description: Description, written: tuple[bool, ...], some: bool, options: Options, grouped: bool
+) -> _Ready:
+    """Emit a kernel and load it if there are ``some`` elements.
+
+    If ``grouped``, it is loaded only if its code uses anything of a thread group.
+    """
     device = scope.device
-    spec, reports = _reporting(scope, asked)
+    spec, reports = _reporting(scope, description.spec)
     fields = block_fields(spec)
     text = emit(spec)
-    kernel, groups = None, False
+    kernel = None
     if some:
         x, y, z = (*spec.group, 1, 1)[:3]
         info = KernelInfo(
@@ -308,10 +340,11 @@ def _make_ready(scope: Scope, asked: CallSpec, written: tuple[bool, ...], some: 
             _streamed(spec, fields) if spec.entry == "range" and not spec.raw else (),
         )
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
-        kernel = device.kernels.get(scope.source, text, spec.title, info, block, options.conformances)
-        groups = device.kernels.uses_groups(scope.source, text, options.conformances)
+        source = scope.source.on(description.target)
+        kernel = device.kernels.find(source, text, spec.title, info, block, options.conformances, grouped)
     fixed, prefix, pack = block_packers(fields)
-    return _Ready(spec, reports, text, fields, kernel, pack, fixed, prefix, groups)
+    fits = not some or kernel is not None
+    return _Ready(spec, reports, text, fields, kernel, pack, fixed, prefix, fits)
 
 
 def _streamed(spec: CallSpec, fields: Sequence[BlockField]) -> tuple[tuple[int, int], ...]:

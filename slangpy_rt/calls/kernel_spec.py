@@ -68,6 +68,8 @@ class Description:
         The number of elements, or of threads of a dispatch.
     fixed : dict
         The block's values that follow from shapes, by name.
+    target : Target
+        The target that the kernel is compiled for.
     copies : tuple of Copies
         The copies of gradients that the kernel adds to.
     """
@@ -78,6 +80,7 @@ class Description:
     groups: tuple[int, int, int]
     count: int
     fixed: dict[str, Shape]
+    target: Target
     copies: tuple[Copies, ...] = ()
 
 
@@ -115,8 +118,8 @@ def describe_call(
     bounds = [leaf for b in every for leaf in b.leaves]
     walked = [b.mode == "array" or (b.mode == "tensor" and bool(b.shape)) for b in bounds]
     strides = [align(b.shape, b.strides, shape, b.mapped) for b, walks in zip(bounds, walked, strict=True) if walks]
-    target, caps = device.backend.target, device.caps
-    host = target.entry == "range"
+    target, caps = target_for(scope, grouped), device.caps
+    host = not target.groups
     asked = options.group
     if not (asked or host) and (grouped or source.uses("rays")):
         asked = (_SHARING_GROUP,) if grouped else (_RAY_GROUP,)
@@ -186,7 +189,7 @@ def describe_call(
         group=group,
         structs=struct_layouts(bounds, spell, host),
         constants=(
-            *_constants(said, scope, options, spell),
+            *_constants(said, scope, target, options, spell),
             *((_DETERMINISTIC,) if device.deterministic and backward else ()),
             *((_STAGED,) if backward and not device.deterministic and _adds_halves(leaves) else ()),
         ),
@@ -204,7 +207,7 @@ def describe_call(
         leaf.add_fixed(values)
     for one in copies:
         values.update(one.fixed)
-    return Description(spec, every, shape, groups, count, values, copies)
+    return Description(spec, every, shape, groups, count, values, target, copies)
 
 
 def describe_dispatch(
@@ -214,15 +217,21 @@ def describe_dispatch(
     threads: tuple[int, ...],
     options: Options,
     uniforms: Uniforms,
+    grouped: bool = False,
 ) -> Description:
     """Describe the kernel that calls a raw entry point with the system values of each thread.
+
+    Parameters
+    ----------
+    grouped : bool
+        Whether the entry point may use anything of its thread group.
 
     Raises
     ------
     UnsupportedError
         If the device cannot run so many threads or groups of that size, or a parameter has another semantic.
     """
-    device, target = scope.device, scope.device.backend.target
+    device, target = scope.device, target_for(scope, grouped)
     if options.group:
         x, y, z = (*options.group, 1, 1)[:3]
         entry = replace(entry, group_size=(x, y, z))
@@ -232,7 +241,7 @@ def describe_dispatch(
         )
     shape = (*threads, 1, 1)[:3]
     x, y, z = (-(-n // size) for n, size in zip(shape, entry.group_size, strict=True))
-    if any(n > limit for n, limit in zip((x, y, z), device.caps.max_groups, strict=True)) and target.entry != "range":
+    if any(n > limit for n, limit in zip((x, y, z), device.caps.max_groups, strict=True)) and target.groups:
         raise UnsupportedError(
             f"{entry.name}: {threads} threads are more than {device.info} runs at once; dispatch fewer."
         )
@@ -253,21 +262,27 @@ def describe_dispatch(
         operands=tuple(_system_value(entry, p, spell) if p.semantic else next(given) for p in entry.params),
         result=None,
         rank=3,
-        index="int64_t" if target.entry == "range" else "uint",
+        index="uint" if target.groups else "int64_t",
         width=1,
         entry=target.entry,
         group=entry.group_size,
         raw=True,
-        structs=struct_layouts(bounds, spell, target.entry == "range"),
-        constants=_constants(title, scope, options, spell),
+        structs=struct_layouts(bounds, spell, not target.groups),
+        constants=_constants(title, scope, target, options, spell),
         assigned=tuple((spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)),
         hidden=spell.hidden,
     )
-    groups = (count, 1, 1) if target.entry == "range" else (x, y, z)
+    groups = (x, y, z) if target.groups else (count, 1, 1)
     values: dict[str, Shape] = {"count": (count,), "shape": (x, y, z)}
     for leaf in leaves:
         leaf.add_fixed(values)
-    return Description(spec, every, (x, y, z), groups, count, values)
+    return Description(spec, every, (x, y, z), groups, count, values, target)
+
+
+def target_for(scope: Scope, grouped: bool) -> Target:
+    """Return the target of a kernel; ``grouped`` tells whether it may use anything of a thread group."""
+    backend = scope.device.backend
+    return (grouped and backend.group_target) or backend.target
 
 
 def _with_copies(
@@ -311,13 +326,12 @@ def _system_value(entry: EntryPoint, param: Param, spell: Spelling) -> Operand:
     return Operand(identifier(param.name), spell.type(param.type), "", 0, "in", "computed", code=code)
 
 
-def _constants(where: str, scope: Scope, options: Options, spell: Spelling) -> tuple[str, ...]:
+def _constants(where: str, scope: Scope, target: Target, options: Options, spell: Spelling) -> tuple[str, ...]:
     """Return the lines that define link-time constants: the user's, in the types of the module, and the device's."""
     lines: tuple[str, ...] = ()
     if options.constants:
         found = export_constants(where, scope.source.info.constants, dict(options.constants))
         lines = tuple(map(spell.own, found.values()))
-    target = scope.device.backend.target
     return lines + target.constants + (target.backward_constants if options.derivative == "backward" else ())
 
 

@@ -68,6 +68,11 @@ class Target:
     element_constants: tuple[str, ...] = ()
     fills_padding: bool = False
 
+    @property
+    def groups(self) -> bool:
+        """Whether kernels run in thread groups; kernels of a ``"range"`` target run over elements."""
+        return self.entry != "range"
+
 
 @dataclass(frozen=True)
 class Caps:

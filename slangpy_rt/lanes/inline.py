@@ -79,6 +79,8 @@ class _Inliner:
             names |= {id_: self.new() for id_ in function.variables}
         for id_, type_ in function.variables.items():
             self.variables[names.get(id_, id_)] = type_
+            if id_ in self.type_of:
+                self.type_of[names.get(id_, id_)] = self.type_of[id_]
         if len(self.blocks) > _MOST_BLOCKS:
             raise UnsupportedKernel(f"more than {_MOST_BLOCKS} blocks after inlining calls")
         for label, block in function.blocks.items():

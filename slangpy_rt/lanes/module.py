@@ -16,6 +16,7 @@ from slangpy_rt.lanes.opcodes import CODE, OPERATIONS, name_of
 # Storage classes, decorations and execution modes.
 INPUT, GROUP, PRIVATE, FUNCTION, PUSH, PHYSICAL = 1, 4, 6, 7, 9, 5349
 _ARRAY_STRIDE, _BUILTIN, _OFFSET, _NO_CONTRACTION, _LOCAL_SIZE, _LOCAL_SIZE_ID = 6, 11, 35, 42, 17, 38
+_WAVE_BUILTINS = frozenset({36, 37, 38, 40, 41, *range(4416, 4421)})
 _GLSL = "GLSL.std.450"
 _PRINT = "NonSemantic.DebugPrintf"
 _FLOATS = {16: "half", 32: "float", 64: "double"}
@@ -132,6 +133,14 @@ class Module:
     entry: int
     size: tuple[int, int, int]
     bound: int
+
+    @property
+    def waves(self) -> bool:
+        """Whether threads exchange values in waves, or ask for their place in one."""
+        blocks = (block for function in self.functions.values() for block in function.blocks.values())
+        names = (name_of(one.op) for block in blocks for one in block.body)
+        used = any(name.startswith(("GroupNonUniform", "Subgroup")) for name in names)
+        return used or not _WAVE_BUILTINS.isdisjoint(self.builtins.values())
 
     def parts(self, id_: int) -> tuple[int, ...]:
         """Return the types of the parts of a vector, an array or a struct; nothing for a scalar."""

@@ -78,7 +78,8 @@ _TABLE = """
 354 GroupNonUniformUMin tr iliI,355 GroupNonUniformFMin tr iliI,356 GroupNonUniformSMax tr iliI
 357 GroupNonUniformUMax tr iliI,358 GroupNonUniformFMax tr iliI,359 GroupNonUniformBitwiseAnd tr iliI
 360 GroupNonUniformBitwiseOr tr iliI,361 GroupNonUniformBitwiseXor tr iliI,362 GroupNonUniformLogicalAnd tr iliI
-363 GroupNonUniformLogicalOr tr iliI,364 GroupNonUniformLogicalXor tr iliI,400 CopyLogical tr i
+363 GroupNonUniformLogicalOr tr iliI,364 GroupNonUniformLogicalXor tr iliI
+365 GroupNonUniformQuadBroadcast tr iii,366 GroupNonUniformQuadSwap tr iii,400 CopyLogical tr i
 5632 DecorateString - ilL,5633 MemberDecorateString - illL,6035 AtomicFAddEXT tr iiii
 """
 

@@ -23,6 +23,8 @@ from slangpy_rt.lanes.uniform import analyzed
 from slangpy_rt.lanes.variables import variables_of
 from slangpy_rt.lanes.writer import Writer
 
+# Lanes of a wave, as on NVIDIA GPUs and in SlangPy's kernels of 32 threads.
+WAVE = 32
 _LINE = 64
 _MOST_STACK = 1 << 20
 
@@ -35,6 +37,8 @@ class LaneKernel:
     ----------
     text : str
         LLVM IR.
+    width : int
+        Threads in the lanes of a vector.
     size : tuple of int
         Threads of a group.
     shared_bytes, frame_bytes : int
@@ -44,21 +48,25 @@ class LaneKernel:
     """
 
     text: str
+    width: int
     size: tuple[int, int, int]
     shared_bytes: int
     frame_bytes: int
     barriers: int
 
 
-def translate(code: bytes, width: int, *, contract: bool = True) -> LaneKernel:
+def translate(code: bytes, width: int | None = None, *, widest: int = 32, contract: bool = True) -> LaneKernel:
     """Translate a compute kernel.
 
     Parameters
     ----------
     code : bytes
         SPIR-V with one entry point.
-    width : int
-        Threads in the lanes of a vector: a power of two, 4 to 32. It is also the number of lanes of a wave.
+    width : int, optional
+        Threads in the lanes of a vector: a power of two, 4 to 32. It is also the number of lanes of a wave. By
+        default it is `WAVE` for kernels that use waves, and otherwise the one that suits the group's size.
+    widest : int
+        The largest width that is chosen for a kernel without waves.
     contract : bool
         Whether a product and a sum may be rounded once, where SPIR-V allows it.
 
@@ -67,9 +75,11 @@ def translate(code: bytes, width: int, *, contract: bool = True) -> LaneKernel:
     UnsupportedKernel
         If the kernel has something that the translation does not know.
     """
+    module = parse(code)
+    if width is None:
+        width = WAVE if module.waves else _width_for(module.size, widest)
     if width not in (4, 8, 16, 32):
         raise ValueError(f"translate: expected a width of 4, 8, 16 or 32, got {width}.")
-    module = parse(code)
     steps = -(-module.size[0] * module.size[1] * module.size[2] // width)
     body = inlined(module)
     program = scoped(body, tree_of(body), barriers=steps > 1)
@@ -88,7 +98,21 @@ def translate(code: bytes, width: int, *, contract: bool = True) -> LaneKernel:
     parts = [step, _run(steps, end, frame, bool(writer.resumes)), *sorted(writer.text.declared), _ATTRIBUTES]
     if writer.functions.table:
         parts.insert(0, table())
-    return LaneKernel("\n".join(parts) + "\n", module.size, end, frame * steps, len(writer.resumes))
+    return LaneKernel("\n".join(parts) + "\n", width, module.size, end, frame * steps, len(writer.resumes))
+
+
+def _width_for(size: tuple[int, int, int], widest: int) -> int:
+    """Return the number of lanes for groups of a size.
+
+    A row of a group is one line of whole vectors where the width divides it; otherwise its addresses are scattered.
+    """
+    x, y, z = size
+    widths = [width for width in (32, 16, 8, 4) if width <= widest]
+    if y == z == 1:
+        return next((width for width in widths if width <= x), 4)
+    rows = [width for width in widths if x % width == 0]
+    whole = [width for width in widths if x * y * z % width == 0]
+    return (rows or whole or [4])[0]
 
 
 _ATTRIBUTES = """attributes #0 = { nounwind alwaysinline "prefer-vector-width"="512" "min-legal-vector-width"="512" }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from slangpy_rt.lanes.flow import RETURN, Code, Construct, Leave, Loop, Selection, Sequence, Switch
 from slangpy_rt.lanes.liveness import Liveness
 from slangpy_rt.lanes.module import GROUP, INPUT, Instruction
-from slangpy_rt.lanes.opcodes import CODE, OPERATIONS
+from slangpy_rt.lanes.opcodes import OPERATIONS
 from slangpy_rt.lanes.scopes import Program
 from slangpy_rt.lanes.shapes import (
     ANY,
@@ -397,9 +397,8 @@ class _Analysis:
             return self._filled(one.type, UNIFORM)
         if name == "Broadcast":
             return self._filled(one.type, UNIFORM if self._of(one.operands[2]).uniform else ANY)
-        if one.op >= CODE["GroupNonUniformIAdd"] and one.operands[1] == 0:
-            return self._filled(one.type, UNIFORM)
-        return self._filled(one.type, ANY)
+        reduces = "l" in OPERATIONS[one.op].operands and one.operands[1] == 0
+        return self._filled(one.type, UNIFORM if reduces else ANY)
 
 
 def analyzed(program: Program, variables: Variables, live: Liveness, width: int) -> Facts:

@@ -1,6 +1,6 @@
 """Wave operations: a wave is the W lanes of a vector, and its active lanes are those of the mask.
 
-Clustered and partitioned operations, and quads, are refused.
+A quad is four lanes that follow each other. Clustered and partitioned operations are refused.
 """
 
 from __future__ import annotations
@@ -198,6 +198,15 @@ class Waves:
 
     def _shuffledown(self, values: list[object], operation: int, mask: str | None) -> object:
         return self._shuffle([values[0], self.numbers.op("add", self._lanes(), flat(values[1])[0])], operation, mask)
+
+    def _quadbroadcast(self, values: list[object], operation: int, mask: str | None) -> object:
+        first = self.numbers.op("and", self._lanes(), number("i32", -4))
+        return self._shuffle([values[0], self.numbers.op("or", first, flat(values[1])[0])], operation, mask)
+
+    def _quadswap(self, values: list[object], operation: int, mask: str | None) -> object:
+        # Directions are 0, 1 and 2: across x, across y, across both.
+        other = self.numbers.op("add", flat(values[1])[0], number("i32", 1))
+        return self._shufflexor([values[0], other], operation, mask)
 
     def _lanes(self) -> Value:
         return Value("i32", self.text.vector(LANES), ANY)

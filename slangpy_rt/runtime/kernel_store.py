@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import BindError, CompileError, CompileLimitError
 from slangpy_rt.core.log import log, milliseconds
 from slangpy_rt.core.target import KernelInfo
-from slangpy_rt.core.types import Conformances, LayoutField
+from slangpy_rt.core.types import Compiled, Conformances, LayoutField
 from slangpy_rt.core.weak import WeakValues
 from slangpy_rt.runtime.compile_progress import compiling
 from slangpy_rt.runtime.diagnostics import Diagnostics
@@ -37,8 +38,6 @@ class KernelStore:
         self._diagnostics = diagnostics
         # Weak: a kernel lives as long as a prepared call or a command list holds it, and goes with an edited module.
         self._kernels: WeakValues[Kernel] = WeakValues()
-        # Keys of loaded kernels whose code uses anything of a thread group.
-        self._grouped: set[str] = set()
         self._toolchain: str | None = None
         self._lock = threading.RLock()
         # A lock for each kernel that is being compiled, so that threads compile several at a time.
@@ -60,6 +59,21 @@ class KernelStore:
         CompileError
             If a compiler refuses it, or lays the argument block out otherwise than ``block`` says.
         """
+        found = self.find(source, text, title, info, block, conformances)
+        assert found is not None
+        return found
+
+    def find(
+        self,
+        source: Source,
+        text: str,
+        title: str,
+        info: KernelInfo,
+        block: tuple[LayoutField, ...],
+        conformances: Conformances = (),
+        grouped: bool = False,
+    ) -> Kernel | None:
+        """Return a kernel as ``get`` does; if ``grouped``, only one whose code uses anything of a thread group."""
         key = self.key(source, text, conformances)
         # One text may be launched with other buffers (a pointer from an array or from a number) and group sizes.
         place = key, info.written, info.group_size
@@ -77,16 +91,12 @@ class KernelStore:
                     return found
                 # Drivers compile what is loaded: a pipeline of Vulkan may take seconds, also from the disk cache.
                 with compiling(title, self._backend.name, "Slang") as go_on:
-                    return self._load(place, source, text, title, info, block, conformances, go_on)
+                    return self._load(place, source, text, title, info, block, conformances, grouped, go_on)
             except CompileLimitError as error:
                 raise CompileError(f"{title}: {error}") from None
             finally:
                 with self._lock:
                     self._making.pop(place, None)
-
-    def uses_groups(self, source: Source, text: str, conformances: Conformances = ()) -> bool:
-        """Return whether the code of a kernel that ``get`` returned uses anything of a thread group."""
-        return self.key(source, text, conformances) in self._grouped
 
     def key(self, source: Source, text: str, conformances: Conformances = ()) -> str:
         """Return the cache key of generated text: everything that changes its binary is in it.
@@ -95,7 +105,7 @@ class KernelStore:
         """
         if self._toolchain is None:
             self._toolchain = self._backend.toolchain()
-        target = self._backend.target
+        target = source.target
         return DiskCache.key(
             "kernel", source.digest, text, target.format, target.profile, target.entry, target.nesting,
             self._toolchain, compiler_version(), conformances,
@@ -110,26 +120,41 @@ class KernelStore:
         info: KernelInfo,
         block: tuple[LayoutField, ...],
         conformances: Conformances,
+        grouped: bool,
         go_on: Callable[[str], None],
-    ) -> Kernel:
+    ) -> Kernel | None:
         """Return a kernel from the disk cache, or compiled; ``go_on`` gets the name of each compiler but Slang."""
         key = place[0]
+        plain = DiskCache.key("without groups", key)
+        started = time.perf_counter()
         edited = _override_folder() / f"{key}.slang" if CONFIG.override else None
         if edited is not None and edited.is_file():
             log(3, f"{title}: using {edited}")
-            binary, meta = self._compile(source, edited.read_text(), key, title, info, block, conformances, go_on)
-            return self._loaded(place, binary, info, meta, go_on)
+            compiled = self._compile(source, edited.read_text(), key, title, info, block, conformances)
+            if grouped and not compiled.groups:
+                return None
+            binary = self._built(compiled, title, info, started, go_on)
+            return self._loaded(place, binary, info, compiled.strings, go_on)
         entry = self._entry(key)
         if entry is None:
             with self._cache.lock(key):
                 entry = self._entry(key)
                 if entry is None:
-                    binary, meta = self._compile(source, text, key, title, info, block, conformances, go_on)
-                    named = {"kind": "kernel", "title": title, "device": self._backend.name, "text": text}
-                    self._cache.put(key, named | meta, binary)
-                    return self._loaded(place, binary, info, meta, go_on)
+                    named: dict[str, Any] = {"title": title, "device": self._backend.name}
+                    if grouped and self._cache.get(plain) is not None:
+                        return None
+                    compiled = self._compile(source, text, key, title, info, block, conformances)
+                    if grouped and not compiled.groups:
+                        self._cache.put(plain, named | {"kind": "kernel without groups"}, b"")
+                        return None
+                    binary = self._built(compiled, title, info, started, go_on)
+                    named |= {"kind": "kernel", "text": text, "groups": compiled.groups}
+                    self._cache.put(key, named | {"strings": compiled.strings}, binary)
+                    return self._loaded(place, binary, info, compiled.strings, go_on)
+        if grouped and not entry.meta.get("groups"):
+            return None
         log(3, f"{title}: cache hit {key}")
-        return self._loaded(place, entry.payload, info, entry.meta, go_on)
+        return self._loaded(place, entry.payload, info, entry.meta.get("strings", ()), go_on)
 
     def _entry(self, key: str) -> Entry | None:
         """Return a kernel's entry; None if there is none, or one whose strings are none."""
@@ -142,15 +167,13 @@ class KernelStore:
         return entry if whole else None
 
     def _loaded(
-        self, place: Place, binary: bytes, info: KernelInfo, meta: dict[str, Any], go_on: Callable[[str], None]
+        self, place: Place, binary: bytes, info: KernelInfo, strings: Any, go_on: Callable[[str], None]
     ) -> Kernel:
         """Load a kernel, and keep it."""
         go_on(self._backend.compilers[1])
         kernel = self._backend.load(binary, info)
         with self._lock:
-            self._diagnostics.learn(meta.get("strings", ()))
-            if meta.get("groups"):
-                self._grouped.add(place[0])
+            self._diagnostics.learn(strings)
             return self._kernels.setdefault(place, kernel)
 
     def _compile(
@@ -162,10 +185,8 @@ class KernelStore:
         info: KernelInfo,
         block: tuple[LayoutField, ...],
         conformances: Conformances,
-        go_on: Callable[[str], None],
-    ) -> tuple[bytes, dict[str, Any]]:
-        """Compile a kernel; return its binary and what its cache entry says of the code."""
-        started = time.perf_counter()
+    ) -> Compiled:
+        """Compile a kernel to target code."""
         log(4, f"{title}:\n{text}")
         self._backend.begin_compiler()
         try:
@@ -190,11 +211,16 @@ class KernelStore:
                 f"{block} was expected. This is a defect of slangpy_rt."
             )
         log(5, f"{title}:\n{compiled.code.decode('utf-8', 'replace')}")
+        return compiled if source.prints else replace(compiled, strings=())
+
+    def _built(
+        self, compiled: Compiled, title: str, info: KernelInfo, started: float, go_on: Callable[[str], None]
+    ) -> bytes:
+        """Return the binary of a kernel's target code."""
         go_on(self._backend.compilers[0])
         binary = self._backend.compile(compiled.code, info.entry)
-        log(3, f"{title}: compiled in {milliseconds(started)}, key {key}")
-        meta: dict[str, Any] = {"strings": compiled.strings} if source.prints and compiled.strings else {}
-        return binary, meta | ({"groups": True} if compiled.groups else {})
+        log(3, f"{title}: compiled in {milliseconds(started)}")
+        return binary
 
     def forget(self) -> None:
         """Drop all kernels."""

@@ -6,6 +6,8 @@
   of its value.
 - A struct that is not ``IDifferentiable`` drops the derivatives of the values that it is built from. Slang reports
   assignments to its fields, but not ``P p = {x, y};`` and ``P(x, y)``.
+- Loops inside one another whose numbers of rounds differ have arrays of the wrong sizes. ``rebinding`` makes the
+  numbers equal, where they are known and the arrays do not become too large.
 - A ``property`` with ``[Differentiable]`` accessors ends Slang's process.
 
 Overloads of one name are refused together. A mention of a type counts as a call of its operators, initializers and
@@ -23,6 +25,7 @@ from typing import NamedTuple
 
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.corrections.rebinding import rebound
+from slangpy_rt.slang.corrections.rebinding.loop_sizes import LARGEST_ARRAY, unmended_nests
 from slangpy_rt.slang.differentiable_functions import (
     DifferentiableFunction,
     declared_variables,
@@ -98,6 +101,9 @@ class Caller:
         The struct values that it builds from variables.
     lines : mapping of str to int
         The line of the first call of each name.
+    nests : tuple of (int, bool)
+        The line of each loop in another one whose backward derivative is wrong, and whether the number of its rounds
+        is known.
     """
 
     name: str
@@ -105,6 +111,7 @@ class Caller:
     mentions: frozenset[str]
     constructions: tuple[Construction, ...]
     lines: Mapping[str, int]
+    nests: tuple[tuple[int, bool], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +241,8 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
         for name, bases in file.structs.items():
             structs[name] = (*structs.get(name, ()), *bases)
     one_way = _one_way(known) if "fwd_diff" in kernel else frozenset()
-    if not treated and not one_way and not any(caller.constructions for file in known for caller in file.callers):
+    every = [caller for file in known for caller in file.callers]
+    if not treated and not one_way and not any(caller.constructions or caller.nests for caller in every):
         return
     # A generated kernel differentiates ``_spy_primal``, which calls the function.
     primal = _PRIMAL.search(kernel)
@@ -258,6 +266,16 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
                 "loses its values in derivatives. Make it [Differentiable], and detach(...) the values without "
                 "gradients."
             )
+        for line, counted in caller.nests if "bwd_diff" in kernel else ():
+            cause = (
+                f"needs an array of more than {LARGEST_ARRAY} elements in the backward derivative: in Slang 2026.12, "
+                "its sizes have to be equal for all loops inside one another. Write the inner loop as a function of "
+                "its own, or unroll it by [ForceUnroll]."
+                if counted
+                else "has no [MaxIters], and the backward derivative of Slang 2026.12 takes arrays of the wrong size "
+                "for loops inside one another whose numbers of rounds differ. Write [MaxIters(n)] before each."
+            )
+            raise CompileError(f"{path}:{line}: {caller.name}: the inner loop {cause}")
         for value in caller.constructions:
             if value.type in structs and not any("Differentiable" in base for base in structs[value.type]):
                 raise CompileError(
@@ -335,6 +353,7 @@ def _caller(text: str, function: DifferentiableFunction, owner: Sequence[str]) -
         frozenset(mentions | lines.keys()),
         tuple(constructions),
         lines,
+        tuple((_line(text, offset), counted) for offset, counted in unmended_nests(function)),
     )
 
 

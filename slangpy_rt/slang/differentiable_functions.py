@@ -83,6 +83,8 @@ class Variable:
         Whether the declaration gives it a value.
     differentiable : bool
         Whether it may have a derivative: it is not declared ``no_diff``.
+    reference : bool
+        Whether it is an ``inout`` parameter.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Variable:
     mutable: bool = True
     initialized: bool = True
     differentiable: bool = True
+    reference: bool = False
 
     @property
     def array(self) -> bool:
@@ -431,7 +434,9 @@ def _parameters(items: Sequence[Token], modern: bool) -> Iterator[Variable]:
         if not name or not type_:
             continue
         fixed = not words.isdisjoint(_FIXED) or (modern and "inout" not in words and "out" not in words)
-        yield Variable(name, kind_of(type_), type_, not fixed, "out" not in words, "no_diff" not in words)
+        given = "out" not in words
+        reference = "inout" in words or {"in", "out"} <= words
+        yield Variable(name, kind_of(type_), type_, not fixed, given, "no_diff" not in words, reference)
 
 
 def named_type(items: Sequence[Token], at: int) -> tuple[str, int]:

@@ -181,8 +181,7 @@ class Session(CompilerSession):
                     self._undefined.update(undefined_structs(native, decl))
                     self._walked.add(known.address)
             opened = files_of(module)
-            if self.target.entry != "range":
-                self._groups |= any(map(self._may_use_groups, self._parts(module, path, opened)))
+            self._groups |= any(map(self._may_use_groups, self._parts(module, path, opened)))
             files, texts = dependencies(opened, path)
             # This project's own files import only each other and Slang finds those first, in the same folder.
             theirs = [item for item in texts if not is_ours(Path(item[0]))]

@@ -100,6 +100,8 @@ class Source:
 
     Attributes
     ----------
+    target : Target
+        The target that the module is compiled for.
     name : str
         The name by which generated text imports the module.
     info : ModuleInfo
@@ -124,11 +126,13 @@ class Source:
         auto_import: AutoImport | None = None,
     ) -> None:
         began = time.time_ns()
+        self._given_name = name
         self.name = _module_name(name)
         self.path = path
         self.text = checked(f"module '{self.name}'", text)
         self._places = places
-        self._target = target
+        self.target = target
+        self._others: dict[Target, Source] = {}
         self._defines = defines
         self._cache = cache
         self._include_paths = include_paths
@@ -192,7 +196,7 @@ class Source:
         with self._lock:
             for _ in range(_TRIES if self._session is None else 0):
                 began = time.time_ns()
-                session = new_session(self._target, self._search_paths, self._defines, self._auto_import)
+                session = new_session(self.target, self._search_paths, self._defines, self._auto_import)
                 try:
                     for other in self._linked:
                         theirs = with_macros(other.text, other._defines, self._defines)
@@ -347,7 +351,7 @@ class Source:
             except FileNotFoundError:
                 raise CompileError(f"module '{self.name}': there is no file '{path}' any more.") from None
         return Source(
-            self._cache, self._target, self.name, path, text, self._include_paths, self._defines,
+            self._cache, self.target, self._given_name, path, text, self._include_paths, self._defines,
             self._constants, tuple(source.renewed() for source in self._linked), places, self._auto_import,
         )  # fmt: skip
 
@@ -383,7 +387,7 @@ class Source:
             last = len(made) == len(texts) - 1
             made.append(
                 Source(
-                    self._cache, self._target, name, str(folder / f"{name}.slang"), head + text, self._include_paths,
+                    self._cache, self.target, name, str(folder / f"{name}.slang"), head + text, self._include_paths,
                     self._defines, constants if last else {}, (self, *made) if last else (),
                 )
             )  # fmt: skip
@@ -392,12 +396,37 @@ class Source:
             source.close()
         return made[-1]
 
-    def close(self) -> None:
-        """Release the compiler session, if one is open; ``session`` opens another."""
+    def on(self, target: Target) -> Source:
+        """Return a Source of the same text for another target of the device; the first call for a target loads it.
+
+        Raises
+        ------
+        CompileError
+            If Slang refuses the text for that target, or a file changed since this Source was created.
+        """
+        if target == self.target:
+            return self
+        linked = tuple([source.on(target) for source in self._linked])
         with self._lock:
+            found = self._others.get(target)
+            if found is None:
+                found = Source(
+                    self._cache, target, self._given_name, self.path, self.text, self._include_paths, self._defines,
+                    self._constants, linked, self._places, self._auto_import,
+                )  # fmt: skip
+                _check_unchanged(self, found.info)
+                self._others[target] = found
+            return found
+
+    def close(self) -> None:
+        """Release the compiler sessions that are open; ``session`` opens another."""
+        with self._lock:
+            others = list(self._others.values())
             if self._session is not None:
                 self._session.close()
                 self._session = None
+        for other in others:
+            other.close()
 
     def _cached(self, key: str) -> ModuleInfo | None:
         """Return the declarations from the cache, or None if there are none or one of the files changed since."""

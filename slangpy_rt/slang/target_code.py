@@ -284,8 +284,8 @@ def check_groups(used: str) -> None:
     """
     if used:
         raise UnsupportedError(
-            f"the function uses {used}, which needs thread groups; this device has none. "
-            "Run it on a GPU (device type cuda or vulkan)."
+            f"the function uses {used}, which needs thread groups; this device has none without the llvmlite "
+            "package. Run: pip install 'slangpy_rt[cpu]'; or run it on a GPU (device type cuda or vulkan)."
         )
 
 

@@ -14,7 +14,7 @@ import torch
 from slangpy_rt.backends.base import Dispatch, Kernel
 from slangpy_rt.backends.extras import Occupancy
 from slangpy_rt.core.errors import CompileError, OutOfBoundsError, UnsupportedError
-from slangpy_rt.core.target import KernelInfo
+from slangpy_rt.core.target import KernelInfo, Target
 from slangpy_rt.core.types import FunctionSig
 from slangpy_rt.device import Device
 from slangpy_rt.runtime.diagnostics import Checked, Launch, Launcher
@@ -102,6 +102,7 @@ class KernelCode:
         self.blocks: dict[Any, Triple] = {}
         self._suited: dict[Device, int] = {}
         self._loaded: dict[tuple[Device, Triple, int], Kernel] = {}
+        self._targets: dict[Device, Target] = {}
         self._plans: dict[tuple[Device, bool, Triple, Triple], Plan] = {}
         # Where the kernel runs if the CPU device has refused it.
         self._instead: Place | None = None
@@ -117,7 +118,7 @@ class KernelCode:
         text = self.program.text
         return kernel_text(
             text.path, text.text, self.program.others, self.program.defines, self.sig.name, params, self.derivative,
-            device.backend.target, None if free else group, self.program.hidden, self.program.prelude, device.debug,
+            self._target(device), None if free else group, self.program.hidden, self.program.prelude, device.debug,
         )  # fmt: skip
 
     def home(self, params: Mapping[str, Parameter], given: Mapping[str, Any]) -> torch.device:
@@ -234,13 +235,41 @@ class KernelCode:
         CompileError, UnsupportedError
             If the device's compiler refuses it.
         """
-        key = (device, (1, 1, 1) if device.backend.target.entry == "range" else group, buffers)
-        found = self._loaded.get(key)
+        target = self._target(device)
+        found = self._loaded.get((device, group if target.groups else (1, 1, 1), buffers))
         if found is None:
             with self._lock:
-                found = self._loaded.get(key) or self._load(*key)
-                self._loaded[key] = found
+                found = self._load_either(device, group, buffers)
         return found
+
+    def _target(self, device: Device) -> Target:
+        """Return the target that the kernel is compiled for on a device."""
+        found = self._targets.get(device)
+        if found is None:
+            backend = device.backend
+            grouped = backend.group_target is not None and self.program.source_on(device).groups
+            found = self._targets[device] = (grouped and backend.group_target) or backend.target
+        return found
+
+    def _load_either(self, device: Device, group: Triple, buffers: int) -> Kernel:
+        """Return the kernel for the device's target of groups, or if that cannot express it, for the other one."""
+        target, other = self._target(device), device.backend.target
+        try:
+            return self._load_once(device, group, buffers)
+        except (CompileError, UnsupportedError) as refusal:
+            if target == other:
+                raise
+            self._targets[device] = other
+            try:
+                return self._load_once(device, group, buffers)
+            except (CompileError, UnsupportedError):
+                self._targets[device] = target
+                raise refusal from None
+
+    def _load_once(self, device: Device, group: Triple, buffers: int) -> Kernel:
+        key = device, group if self._target(device).groups else (1, 1, 1), buffers
+        found = self._loaded.get(key) or self._load(*key)
+        return self._loaded.setdefault(key, found)
 
     def launcher(self, device: Device, tensors: Sequence[Any], places: Sequence[int]) -> Launcher | None:
         """Return what launches the kernel on a debug device, where accesses of these tensors are checked.
@@ -253,7 +282,7 @@ class KernelCode:
         if not device.debug:
             return None
         parameters = [p for _, p in self.params]
-        offsets = {at: (k, offset) for k, at, offset in address_offsets(device.backend.target, parameters)}
+        offsets = {at: (k, offset) for k, at, offset in address_offsets(self._target(device), parameters)}
         arrays = []
         for tensor, at in zip(tensors, places, strict=True):
             k, offset = offsets[at]
@@ -291,22 +320,23 @@ class KernelCode:
 
     def _plan_on(self, device: Device, straight: bool, group: Triple, grid: Triple) -> Plan:
         """Return the plan of a launch on a device; raise UnsupportedError if the device cannot have the kernel."""
-        ranged = device.backend.target.entry == "range"
         threads = group[0] * group[1] * group[2]
         if threads > MAX_THREADS or group[2] > _MAX_DEPTH:
             raise LaunchError(
                 f"{self}: blockSize {group} has {threads} threads; at most {MAX_THREADS}, {_MAX_DEPTH} in z."
             )
+        kernel = self.load(device, group, 0 if straight else 1)
+        target = self._target(device)
+        ranged = not target.groups
         limits = (MAX_GRID,) * 3 if ranged else device.caps.max_groups
         if any(n > most for n, most in zip(grid, limits, strict=True)):
             raise LaunchError(f"{self}: gridSize {grid}; {device!r} runs at most {limits}.")
         total = grid[0] * grid[1] * grid[2] * threads
         if ranged and total > _MAX_RANGE:
             raise LaunchError(f"{self}: gridSize {grid} of blockSize {group} is more than 2^62 threads.")
-        kernel = self.load(device, group, 0 if straight else 1)
         # Ranges have no thread groups: each thread computes its position from grid and group size.
         head = (*grid, *group) if ranged else ()
-        pack = struct.Struct(argument_format(device.backend.target, [p for _, p in self.params], device.debug)).pack
+        pack = struct.Struct(argument_format(target, [p for _, p in self.params], device.debug)).pack
         if device.debug:
             pack = _with_last(pack, device.diagnostics.buffer.address)
         return Plan(kernel, pack, (total, 1, 1) if ranged else grid, head)
@@ -316,14 +346,14 @@ class KernelCode:
             raise UnsupportedError(
                 f"{self}: its gradients are added in no certain order, and {device!r} is deterministic; use another."
             )
-        target = device.backend.target
+        target = self._target(device)
         text = self.text(device, group)
         entry = "_spy_run" if target.entry == "range" else "_spy_kernel"
         title = f"{self} of {self.program.text.name}"
         size = struct.calcsize(argument_format(target, [p for _, p in self.params], device.debug))
         # A debug device's launches have the buffer of its diagnostics, too.
         info = KernelInfo(entry, group, size, (True,) * (buffers + device.debug), title=title)
-        source = self.program.source_on(device)
+        source = self.program.source_on(device, target)
         if target.program and source.changed():
             raise CompileError(
                 f"{title}: a file of the module changed since it was loaded, and {device!r} would compile the new "

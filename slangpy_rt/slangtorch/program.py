@@ -86,15 +86,15 @@ class Program:
         # Each ends its line: Slang puts nothing between preludes.
         self.prelude = "".join(f"{line}\n" for line in prelude)
 
-    def source_on(self, device: Device) -> Source:
-        """Return the module as a device compiles it.
+    def source_on(self, device: Device, target: Target | None = None) -> Source:
+        """Return the module as a device compiles it, by default for its kernels without thread groups.
 
         Raises
         ------
         CompileError
             If Slang refuses the text there, or a file that it imports changed since it was read.
         """
-        target = device.backend.target
+        target = target or device.backend.target
         with self._lock:
             found = self._sources.get(target)
             if found is None:

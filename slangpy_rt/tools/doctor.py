@@ -31,6 +31,7 @@ _SYSTEMS = {"cuda": ("linux", "win32"), "vulkan": ("linux", "win32")}
 _PACKAGES = {
     "torch": ("PyTorch's tensors and autograd", "slangpy_rt[torch]"),
     "ziglang": ("a C++ compiler for the device cpu", "slangpy_rt[cpu]"),
+    "llvmlite": ("thread groups of the device cpu", "slangpy_rt[cpu]"),
     "nvidia-cuda-nvrtc": ("kernels of the device cuda", "slangpy_rt[cuda]"),
     "ml_dtypes": ("bfloat16 in NumPy arrays", "ml_dtypes"),
     "Pillow": ("pictures in notebooks, in files and of the demo", "slangpy_rt[images]"),

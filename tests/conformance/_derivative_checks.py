@@ -17,15 +17,18 @@ import slangpy_rt as spy
 from tests.conformance._derivative_programs import (
     Measurement,
     Program,
+    called,
     count_of,
     element,
     inputs_of,
     module_texts,
+    nodes_of,
     outputs_of,
     shape_of,
 )
 
 Array = np.ndarray[Any, Any]
+_ARCS = ("asin", "acos")
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,20 @@ def rows_of(tensor: spy.Tensor) -> Array:
     return columns(tensor.to_numpy())
 
 
-def _differs(found: Array, wanted: Array, scale: Array) -> bool:
-    return not bool((np.abs(found - wanted) <= 1e-3 * np.abs(wanted) + 5e-4 * scale + 2e-5).all())
+def slack_of(device: spy.Device, program: Program) -> float:
+    """How much larger the errors of a function may be than those of the CPU's functions.
+
+    Vulkan allows asin and acos of 4096 units in the last place, and drivers use that: those of lavapipe are 2e-4 off,
+    and what is computed from them can be 1e-2 off.
+    """
+    functions = (program.main, *called(program))
+    names = {node.data for f in functions for node in nodes_of(f.body) if node.kind == "intrinsic"}
+    return 1.0 if device.name == "cpu" or names.isdisjoint(_ARCS) else 50.0
+
+
+def _differs(found: Array, wanted: Array, scale: Array, slack: float = 1.0) -> bool:
+    room = 1e-3 * np.abs(wanted) + 5e-4 * scale + 2e-5
+    return not bool((np.abs(found - wanted) <= slack * room).all())
 
 
 def check(
@@ -124,6 +139,7 @@ def check(
     ]
     outputs = np.array([m.outputs for m in measurements])
     jacobian = np.array([m.jacobian for m in measurements])
+    slack = slack_of(device, program)
     seeds = rng.uniform(0.5, 1.5, outputs.shape).round(3)
     ways = rng.uniform(0.5, 1.5, (count, jacobian.shape[2])).round(3)
     sizes = [count_of(kind) for _, kind in outputs_of(main)]
@@ -174,17 +190,17 @@ def check(
             found = np.concatenate([rows_of(kept[name].grad_out) for name in changes], axis=1)
             wanted = np.einsum("pm,pmn->pn", seeds, jacobian)
             scale = np.einsum("pm,pmn->pn", np.abs(seeds), np.abs(jacobian)).max(1, keepdims=True)
-            if _differs(found, wanted, scale):
+            if _differs(found, wanted, scale, slack):
                 return Outcome("bwds wrong", _shown(found, wanted))
             return Outcome("right")
         value = np.concatenate([rows_of(kept[name]) for name, _ in outputs_of(main)], axis=1)
-        if _differs(value, outputs, np.abs(outputs).max(1, keepdims=True)):
+        if _differs(value, outputs, np.abs(outputs).max(1, keepdims=True), slack):
             return Outcome(f"{what} value wrong", _shown(value, outputs))
         if what == "fwds":
             found = np.concatenate([rows_of(kept[name].grad_out) for name, _ in outputs_of(main)], axis=1)
             wanted = np.einsum("pmn,pn->pm", jacobian, ways)
             scale = np.einsum("pmn,pn->pm", np.abs(jacobian), np.abs(ways)).max(1, keepdims=True)
-            if _differs(found, wanted, scale):
+            if _differs(found, wanted, scale, slack):
                 return Outcome("fwds wrong", _shown(found, wanted))
         return Outcome("right")
 

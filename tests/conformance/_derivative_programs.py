@@ -868,8 +868,7 @@ def function_text(function: Function) -> str:
         text = text.replace(f" {function.name}(", f" {function.name}<{names}>(", 1)
     if function.form == "interface":
         owner = function.parameters[0].type
-        text = re.sub(rf"\b{owner}\b", "T", text)
-        text = text.replace(f" {function.name}(", f" {function.name}<T : I{owner}>(", 1)
+        text = text.replace(f" {function.name}({owner} ", f" {function.name}<T : I{owner}>(T ", 1)
     if function.form == "macro":
         lines = text.replace(function.name, "NAME", 1).split("\n")
         text = (
@@ -935,6 +934,21 @@ def called(program: Program) -> tuple[Function, ...]:
     return tuple(f for f in program.helpers if f.name in wanted)
 
 
+def _placed(helpers: tuple[Function, ...]) -> tuple[Function, ...]:
+    """Return helpers of which the imported file has all that its functions, and the methods of its structs, call."""
+    if not any("import" in f.place and not f.owner for f in helpers):
+        return helpers
+    known = {f.name: f for f in helpers}
+    queue = [f for f in helpers if f.owner or "import" in f.place]
+    wanted = {f.name for f in queue}
+    while queue:
+        for node in nodes_of(queue.pop().body):
+            if node.kind in ("call", "method") and node.data in known and node.data not in wanted:
+                wanted.add(node.data)
+                queue.append(known[node.data])
+    return tuple(replace(f, place="import") if f.name in wanted and not f.owner else f for f in helpers)
+
+
 @dataclass(frozen=True)
 class Text:
     """Parts of modules: what is imported, what is included, and the rest."""
@@ -946,7 +960,7 @@ class Text:
 
 def program_text(program: Program, suffix: str = "") -> Text:
     """Text of a function and of all that it needs, without the preamble; struct names end with a suffix."""
-    helpers = called(program)
+    helpers = _placed(called(program))
     program = replace(program, helpers=helpers)
     structs = structs_of([program.main, *helpers])
     far = any("import" in f.place and not f.owner for f in helpers)
@@ -1008,6 +1022,7 @@ class Generator:
         self.loops = 0
         self.result = "void"
         self.level = 0
+        self.outside: set[int] = set()  # variables of the blocks around the present one
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
@@ -1190,6 +1205,8 @@ class Generator:
                 return Node("negative", kind, (self.expression(kind, depth - 1),))
             case "macro":
                 data = self.pick(["PRODUCT", "SQUARED", "MIXED"])
+                # The macro has an integer, which does not fit a generic type.
+                data = "PRODUCT" if data == "MIXED" and self.form == "scalar generic" else data
                 count = {"PRODUCT": 2, "SQUARED": 1, "MIXED": 3}[data]
                 kinds = [kind if k == 0 or self.chance(0.4) else "float" for k in range(count)]
                 if data == "PRODUCT":
@@ -1560,9 +1577,10 @@ class Generator:
         return lines
 
     def block(self, count: int, depth: int, inner: Callable[[], list[Node]] | None = None) -> Node:
-        scope = list(self.scope)
+        scope, outside = list(self.scope), self.outside
+        self.outside = {v.key for v in scope}
         lines = self.statements(count, depth) + (inner() if inner else [])
-        self.scope = scope
+        self.scope, self.outside = scope, outside
         return Node("block", "", tuple(lines))
 
     def statement(self, depth: int) -> list[Node]:
@@ -1613,7 +1631,9 @@ class Generator:
         hidden = [v for v in self.scope if v.type != "int"]
         name = ""
         if self.level == 0 and hidden and self.chance(0.02) and self.nested:
-            name = self.pick(hidden).name
+            hides = self.pick(hidden)
+            # A block has one variable of a name.
+            name = hides.name if hides.key in self.outside else ""
             if any(n.kind == "variable" and n.data[1] == name for n in nodes_of(value)):
                 name = ""
         if name:
@@ -1695,8 +1715,10 @@ class Generator:
             attribute = "[ForceUnroll]"
         self.scope.append(Variable(key, name, "int", False, max(largest, 0)))
         self.loops += 1
+        outside, self.outside = self.outside, {v.key for v in scope}
         lines = self.statements(self.random.randint(1, 2), depth - 1)
         carried = self.assignment()
+        self.outside = outside
         self.loops -= 1
         self.scope = scope
         body = Node("block", "", (*lines, *carried))
@@ -1710,7 +1732,9 @@ class Generator:
         scope = list(self.scope)
         self.scope.append(Variable(key, name, "int", False, count))
         self.loops += 1
+        outside, self.outside = self.outside, {v.key for v in self.scope}
         inner = self.statements(1, depth - 1) + self.assignment()
+        self.outside = outside
         self.loops -= 1
         turn = Node("assign", "", (v, Node("literal", "int", (), 1)), "+=")
         jumps = any(n.kind == "continue" for line in inner for n in nodes_of(line))

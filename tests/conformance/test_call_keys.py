@@ -537,7 +537,8 @@ def calls_without_elements(device: spy.Device, m: Any) -> None:
 FIELDS: list[Any] = [
     an_element_type, a_kind_of_array, shapes_and_strides, a_whole_buffer_or_a_part, an_address_of_vectors,
     the_number_s_type, what_a_list_holds, a_dict_s_fields, arrays_in_lists_and_dicts, names_of_arguments, the_result,
-    the_map, constants_and_uniforms, one_array_twice, pytest.param(gradients_of_one_array, marks=needs("groups")),
+    the_map, constants_and_uniforms, one_array_twice,
+    pytest.param(gradients_of_one_array, marks=needs("grouped calls")),
     which_arguments_have_gradients,
     torch_s_tensors, threads_of_a_kernel, a_reduction, an_operator, a_product, choices, a_list_s_call,
     calls_without_elements,

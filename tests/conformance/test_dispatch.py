@@ -179,7 +179,10 @@ def test_shared_memory_and_barriers(module: spy.Module) -> None:
 
 
 @needs("ranges")
-def test_shared_memory_is_refused_without_groups(module: spy.Module) -> None:
+def test_shared_memory_is_refused_without_groups(
+    device: spy.Device, module: spy.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device.backend, "group_target", None)  # as without llvmlite
     x = np.arange(4, dtype=np.int32)
     with pytest.raises(spy.UnsupportedError, match="thread groups"):
         module.reverse.dispatch(4, x)

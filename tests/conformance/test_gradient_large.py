@@ -31,7 +31,7 @@ def test_columns_and_rows_of_large_calls(module: spy.Module, columns: int) -> No
             assert "column" in modes(module.mul.bwds.explain(x, y, _result=r))["a.grad_out"]
 
 
-@needs("groups")
+@needs("grouped calls")
 def test_two_columns_of_one_call(module: spy.Module) -> None:
     """Both sums pass through the memory that a group shares: the second must wait until the first is read."""
     rows, columns = 65_536, 64

@@ -56,7 +56,7 @@ def check_everything(device: spy.Device, module: spy.Module, n: int) -> None:
 
 
 # A group is 256 threads of one or four elements: less than one row of 4 groups, just one, just more, many.
-@needs("groups")
+@needs("grouped calls")
 @sampled(6)
 @pytest.mark.parametrize("n", [1000, 1024, 1025, 4096, 4097, 20011])
 def test_rows_of_groups(device: spy.Device, load: Load, n: int) -> None:
@@ -67,7 +67,7 @@ def test_rows_of_groups(device: spy.Device, load: Load, n: int) -> None:
     assert ("_spy_call.row" in module.sub.source(tensor[1:], tensor[1:])) == (n > 1025)
 
 
-@needs("groups")  # a range has them anyway
+@needs("grouped calls")  # a range has them anyway
 def test_64_bit_indices(device: spy.Device, load: Load) -> None:
     module = load(last=50)
     check_everything(device, module, 2051)
@@ -75,12 +75,12 @@ def test_64_bit_indices(device: spy.Device, load: Load) -> None:
     assert "int64_t _spy_i" in module.sub.source(x, x)
 
 
-@needs("groups")
+@needs("grouped calls")
 def test_64_bit_indices_in_rows_of_groups(device: spy.Device, load: Load) -> None:
     check_everything(device, load(groups=(4, 65535, 65535), last=50), 5003)
 
 
-@needs("groups")
+@needs("grouped calls")
 def test_32_bit_indices_end_where_an_argument_reaches_further(device: spy.Device, load: Load) -> None:
     module = load(last=1000)
     tensor = spy.Tensor.zeros(device, (2, 2000))
@@ -90,7 +90,7 @@ def test_32_bit_indices_end_where_an_argument_reaches_further(device: spy.Device
     assert "int64_t _spy_i" in module.sub.source(tensor[:, :2], 1)
 
 
-@needs("groups")
+@needs("grouped calls")
 def test_more_groups_than_a_device_runs(device: spy.Device, load: Load) -> None:
     module = load(groups=(4, 2, 1))
     x = spy.Tensor.zeros(device, 4 * 2 * 256 * 4 + 1)

@@ -242,7 +242,7 @@ def test_thread_groups_and_indices(module: spy.Module) -> None:
         np.testing.assert_array_equal(result, expected)
 
 
-@needs("groups")
+@needs("grouped calls")
 def test_thread_groups_of_more_dimensions_than_the_call(module: spy.Module) -> None:
     with pytest.raises(spy.BindError) as caught:
         module.add.group_size((4, 4))(numbers(3), 1)

@@ -44,6 +44,14 @@ TorchTensor<float> host(TorchTensor<float> a)
 GROUP = (64, 1, 1)
 
 
+@pytest.fixture(autouse=True)
+def _without_llvmlite(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU device has no thread groups."""
+    monkeypatch.setattr("slangpy_rt.backends.cpu.backend.installed", str)
+    for device in (chosen.default_device(-1), files.device):
+        monkeypatch.setattr(device.backend, "group_target", None)
+
+
 @pytest.fixture
 def gpu(files: Files, monkeypatch: pytest.MonkeyPatch) -> spy.Device:
     """The device as PyTorch's GPU."""
@@ -95,7 +103,7 @@ def test_not_where_the_device_is_given_or_nothing_is_copied_back(files: Files, g
 def test_without_a_gpu(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     m = slangtorch.loadModule(files.write("module.slang", TEXT))
-    said = r"sums: .*Run it on a GPU \(device type cuda or vulkan\)\. loadModule has device= for that\."
+    said = r"sums: .*or run it on a GPU \(device type cuda or vulkan\)\. loadModule has device= for that\."
     for run in (m.sums(a=torch.rand(64), output=torch.zeros(1)).launchRaw, lambda *_: m.precompile()):
         with pytest.raises(spy.UnsupportedError, match=said):
             run(GROUP, ONE)

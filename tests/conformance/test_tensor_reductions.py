@@ -198,7 +198,7 @@ def test_numpys_functions_call_these_methods(device: spy.Device) -> None:
 
 
 @every_case
-@pytest.mark.parametrize("entry", [pytest.param(name, marks=needs(name)) for name in ("ranges", "groups")])
+@pytest.mark.parametrize("entry", [pytest.param(name, marks=needs(name)) for name in ("ranges", "grouped calls")])
 def test_extremes_of_many_negative_numbers(device: spy.Device, entry: str) -> None:
     """More than one thread's share, and no whole number of shares: no place without a number counts as 0."""
     a = -np.random.default_rng(4).permutation(np.arange(1, 2101)).astype(np.float32)

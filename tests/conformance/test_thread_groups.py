@@ -183,7 +183,7 @@ def test_other_functions_of_the_module(device: spy.Device, module: Any) -> None:
     x, i = np.arange(61, dtype=np.float32), np.arange(61, dtype=np.uint32)
     for name in ("apart", "WaveHeight"):
         np.testing.assert_array_equal(module[name](x, i), 2 * x + i)
-        assert "_spy_neighbours" in module[name].source(x, i)
+        assert ("_spy_neighbours" in module[name].source(x, i)) == device.backend.target.groups
     assert "_spy_neighbours" not in module.direct.source(x, i)
     assert "[numthreads(32, 1, 1)]" in module.direct.source(x, i)
     assert "[numthreads(64, 1, 1)]" in module.direct.group_size(64).source(x, i)
@@ -209,4 +209,4 @@ def test_kernels_compile_for_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
             module[name](x)
             assert ("_spy_neighbours" in module[name].source(x)) == (name == "twice")
 
-    assert compiled_for_cuda(LANES + "float twice(float x) { return 2 * x; }", calls, monkeypatch) >= 6
+    assert compiled_for_cuda(LANES + "float twice(float x) { return 2 * x; }", calls, monkeypatch) >= 5

@@ -125,8 +125,8 @@ def test_cpp_refuses_what_needs_a_group(name: str, used: str, sessions: dict[str
     with pytest.raises(UnsupportedError) as caught:
         compile_call(sessions["cpp"], name)
     assert str(caught.value) == (
-        f"the function uses {used}, which needs thread groups; this device has none. "
-        "Run it on a GPU (device type cuda or vulkan)."
+        f"the function uses {used}, which needs thread groups; this device has none without the llvmlite package. "
+        "Run: pip install 'slangpy_rt[cpu]'; or run it on a GPU (device type cuda or vulkan)."
     )
 
 

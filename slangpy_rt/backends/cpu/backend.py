@@ -19,13 +19,16 @@ import numpy as np
 from slangpy_rt.backends.base import Buffer, Dispatch, Kernel, Recording
 from slangpy_rt.backends.blocks import ALIGN, SizeClasses
 from slangpy_rt.backends.cpu.compile import compile_library, find_compiler, toolchain
+from slangpy_rt.backends.cpu.group_compiler import MARK, SPIRV, GroupCompiler
 from slangpy_rt.backends.cpu.images import CpuImages
 from slangpy_rt.backends.cpu.kernel import load
+from slangpy_rt.backends.cpu.llvm import installed
 from slangpy_rt.backends.cpu.prepared import Prepared
 from slangpy_rt.backends.cpu.queue import CpuQueue
 from slangpy_rt.backends.cpu.recording import CpuRecording
 from slangpy_rt.backends.cpu.threads import Threads
 from slangpy_rt.backends.extras import Records, ZeroCopy
+from slangpy_rt.backends.targets import target_of
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache, cache_directory
 from slangpy_rt.core.errors import OutOfMemoryError, UnsupportedError
@@ -37,6 +40,10 @@ _SCALARS = frozenset(
     "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t half float double".split()  # noqa: SIM905
 )
 _CACHE_LIMIT = 1 << 30
+# lanes/translate.py, which is imported with the first kernel that uses groups.
+_WAVE = 32
+# As on CUDA, so that their product fits 64 bits. Launches over elements are not limited.
+_MAX_GROUPS = (2**31 - 1, 65535, 65535)
 
 
 class CpuBackend(CpuImages, Records, ZeroCopy):
@@ -66,12 +73,19 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
         if index:
             raise UnsupportedError(f"device cpu: there is one, number 0, and none of number {index}.")
         self.target = Target("cpp", "", "range")
-        self.caps = Caps((2**62, 1, 1), _SCALARS, frozenset({"pointers", "textures", "zero_copy"}), dlpack_device=1)
+        features, self._llvm = frozenset({"pointers", "textures", "zero_copy"}), installed()
+        if self._llvm:
+            features |= {"group_shared", "wave"}
+            groups = Caps(_MAX_GROUPS, _SCALARS, features | {"atomic_float"}, _WAVE)
+            self.group_target = target_of("spirv", "spirv_1_5", "pointer", groups)
+        self.caps = Caps(_MAX_GROUPS, _SCALARS, features, _WAVE if self._llvm else 0, dlpack_device=1)
         threads = CONFIG.threads
         self.description = f"{platform.processor() or platform.machine()}, {threads} threads"
         command = find_compiler() or [""]
         self.compilers = Path(command[0]).name, "the system's loader"
-        self._prepared = Prepared(DiskCache.open(cache_directory(), CONFIG.cache_size))
+        cache = DiskCache.open(cache_directory(), CONFIG.cache_size)
+        self._prepared = Prepared(cache)
+        self._groups = GroupCompiler(cache)
         self._threads = Threads(threads)
         self._deterministic = deterministic
         # Held during launches and copies, so that they run one after the other. Reentrant: a replay makes launches.
@@ -94,15 +108,19 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
         return None
 
     def toolchain(self) -> str:
-        return toolchain()
+        return f"{toolchain()} {self._llvm}"
 
     def compile(self, code: bytes, entry: str) -> bytes:
+        if code.startswith(SPIRV):
+            return self._groups.compile(code, self.require_open)
         programs = Programs(CONFIG.build_seconds)
         # ``apart``, because an interrupt could leave the temporary folder and the compiler's process behind.
         return apart(compile_library, code, self._prepared, programs, stop=programs.stop)
 
     def load(self, binary: bytes, info: KernelInfo) -> Kernel:
         self.require_open()
+        if binary.startswith(MARK):
+            return self._groups.load(binary, info)
         return apart(load, binary, info)
 
     def alloc(self, nbytes: int) -> Buffer:
@@ -174,6 +192,7 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
     def _close(self) -> None:
         self._blocks.close()
         self._threads.close()
+        self._groups.close()
         self._prepared.close()
 
 

@@ -39,9 +39,9 @@ _UNLOAD: Callable[[int], Any] = getattr(_ctypes, "FreeLibrary" if os.name == "nt
 # enough: with 200, one thread computed five of the eight blocks of a product of 512 x 512.
 PROBE = 64
 PROBE_ENOUGH = 4096
-_PROBE_SECONDS = 25e-6
-_WORTH_SECONDS = 60e-6
-_CHUNK_SECONDS = 250e-6
+PROBE_SECONDS = 25e-6
+WORTH_SECONDS = 60e-6
+CHUNK_SECONDS = 250e-6
 
 # Added to every kernel's library, so that the small kernels of a recording run in one foreign call, and so does a
 # thread's part of a large launch, where no interrupt comes. ``run_first`` runs and times the first elements, and
@@ -131,8 +131,8 @@ SLANGPY_RT_EXPORT int run_shared(SharedRange *work)
 }
 """
 for _name, _value in {
-    "PROBE_ENOUGH": PROBE_ENOUGH, "PROBE_SECONDS": _PROBE_SECONDS, "PROBE": PROBE, "WORTH_SECONDS": _WORTH_SECONDS,
-    "CHUNK_SECONDS": _CHUNK_SECONDS,
+    "PROBE_ENOUGH": PROBE_ENOUGH, "PROBE_SECONDS": PROBE_SECONDS, "PROBE": PROBE, "WORTH_SECONDS": WORTH_SECONDS,
+    "CHUNK_SECONDS": CHUNK_SECONDS,
 }.items():  # fmt: skip
     RUN_LIST = re.sub(rb"\b%b\b" % _name.encode(), str(_value).encode(), RUN_LIST)
 RUN_LIST += STREAMING
@@ -153,7 +153,13 @@ class CpuKernel(Kernel):
         From how many elements on ``streaming`` takes the place of ``run``: it writes outputs past the caches.
     coarse : bool
         As in ``KernelInfo``.
+    probe, enough : int
+        The most elements that run without a look at the time, and the elements after which a launch is shared or not.
     """
+
+    # Its launches are ranges of elements; those of ``GroupKernel`` are ranges of groups.
+    grouped = False
+    probe, enough = PROBE, PROBE_ENOUGH
 
     __slots__ = (
         "_unload", "address", "coarse", "large", "library", "run", "run_first", "run_list", "run_shared", "streaming",

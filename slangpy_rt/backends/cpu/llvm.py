@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import threading
+from pathlib import Path
 from typing import Any
 
 # run(push, first, last, nx, ny, nz): see lanes/translate.py.
@@ -22,14 +23,16 @@ class LoadedObject:
     ----------
     run : function
         The kernel: the address of its push constants, first and last group, and the number of groups each way.
-    address : int
-        The function's address.
     """
 
-    def __init__(self, engine: Any, address: int) -> None:
+    def __init__(self, engine: Any) -> None:
         self._engine = engine
-        self.address = address
-        self.run = _RUN(address)
+        self.run = _RUN(self.address("run"))
+
+    def address(self, function: str) -> int:
+        """Return the address of a function; 0 if there is none of that name."""
+        found: int = self._engine.get_function_address(function)
+        return found
 
 
 class LlvmCompiler:
@@ -39,6 +42,11 @@ class LlvmCompiler:
     ----------
     cpu, features : str or None
         LLVM's names of a processor and of its features; None for this machine's.
+
+    Attributes
+    ----------
+    widest : int
+        The number of lanes up to which kernels are faster on the processor.
     """
 
     def __init__(self, cpu: str | None = None, features: str | None = None) -> None:
@@ -50,6 +58,7 @@ class LlvmCompiler:
         self._llvm = llvm
         self.cpu = llvm.get_host_cpu_name() if cpu is None else cpu
         self.features = llvm.get_host_cpu_features().flatten() if features is None else features
+        self.widest = 32 if "+avx512f" in self.features else 16
         target = llvm.Target.from_default_triple()
         self._machine = target.create_target_machine(cpu=self.cpu, features=self.features, opt=2, jit=True)
 
@@ -87,7 +96,16 @@ class LlvmCompiler:
             engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)  # which takes the machine
             engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             engine.finalize_object()
-            return LoadedObject(engine, engine.get_function_address("run"))
+            return LoadedObject(engine)
+
+
+def installed() -> str:
+    """Describe the llvmlite that would be used, without loading it; empty if there is none."""
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is None or spec.origin is None:
+        return ""
+    stat = Path(spec.origin).stat()
+    return f"{spec.origin} {stat.st_size} {stat.st_mtime_ns}"
 
 
 def why_missing() -> str | None:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from slangpy_rt.backends.base import Backend, Buffer, Kernel, Queue, Recording
-from slangpy_rt.backends.cpu.kernel import PROBE, PROBE_ENOUGH, CpuKernel
+from slangpy_rt.backends.cpu.kernel import CpuKernel
 from slangpy_rt.backends.cpu.threads import Sharing, Threads
 
 # The most pieces of a launch that is divided in the same way each time.
@@ -49,7 +49,9 @@ class CpuQueue(Queue):
             if self.closed:
                 self.backend.require_open()
             count = groups[0]
-            if count <= PROBE:
+            if kernel.grouped:  # type: ignore[attr-defined]
+                count, args = kernel.launched(groups, args)  # type: ignore[attr-defined]
+            if count <= kernel.probe:  # type: ignore[attr-defined]
                 kernel.run(0, count, args)  # type: ignore[attr-defined]
                 return
             if self._alone:
@@ -81,11 +83,11 @@ class CpuQueue(Queue):
     def _run(self, kernel: CpuKernel, count: int, args: bytes) -> None:
         """Run a launch on the caller's thread, or divided among threads without regard to the time it takes."""
         large = count >= kernel.large
-        if not self._even or count <= PROBE_ENOUGH:
+        if not self._even or count <= kernel.enough:
             (kernel.streaming if large else kernel.run)(0, count, args)
             return
         # The pieces depend only on the number of elements, neither on the number of threads nor on measured times.
-        chunk = max(PROBE_ENOUGH, -(-count // _EVEN_CHUNKS))
+        chunk = max(kernel.enough, -(-count // _EVEN_CHUNKS))
         sharing = self._threads.sharing(kernel)
         sharing.kept[:], work = (kernel, args), sharing.work
         work.args, work.end, work.chunk = args, count, chunk

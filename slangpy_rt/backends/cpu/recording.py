@@ -6,6 +6,7 @@ import ctypes
 import functools
 import itertools
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from slangpy_rt.backends.base import Dispatch, Recording
@@ -38,7 +39,7 @@ class CpuRecording(Recording):
     def update(self, place: int, dispatch: Dispatch) -> None:
         """Replace the launch at index ``place`` by another one of the same kernel."""
         self.dispatches[place] = dispatch
-        if place in self._entries and dispatch.groups[0] <= _SMALL:
+        if place in self._entries and _is_small(dispatch):
             table, n = self._entries[place]
             table[n] = _range_of(dispatch)
         else:
@@ -49,7 +50,7 @@ class CpuRecording(Recording):
         steps: list[Callable[[], None]] = []
         # For each small launch, its table and its place in the table.
         entries: dict[int, tuple[Any, int]] = {}
-        for small, group in itertools.groupby(range(len(kept)), lambda k: kept[k].groups[0] <= _SMALL):
+        for small, group in itertools.groupby(range(len(kept)), lambda k: _is_small(kept[k])):
             places = list(group)
             if small:
                 table, step = _table([kept[k] for k in places])
@@ -73,8 +74,16 @@ def _table(dispatches: list[Dispatch]) -> tuple[Any, Callable[[], None]]:
     return table, functools.partial(_call_with, call, table)
 
 
+def _is_small(d: Dispatch) -> bool:
+    """Return whether a launch is not divided among threads."""
+    kernel: Any = d.kernel
+    return prod(d.groups) * (kernel.threads if kernel.grouped else 1) <= _SMALL
+
+
 def _range_of(d: Dispatch) -> _Range:
-    return _Range(d.kernel.address, d.groups[0], d.args)  # type: ignore[attr-defined]
+    kernel: Any = d.kernel
+    count, args = kernel.launched(d.groups, d.args) if kernel.grouped else (d.groups[0], d.args)
+    return _Range(kernel.address, count, args)
 
 
 def _call_with(call: Callable[[], None], kept: Any) -> None:

@@ -118,6 +118,39 @@ DERIVATIVES = (
         (1.0,),
     ),
     _correction(
+        "inout parameters that become constant",
+        "An inout parameter keeps the derivative that it had when a value without one is assigned to it.",
+        "[Differentiable] void g(inout float x) { x = 2; }\n"
+        "[Differentiable] float f(float a) { float x = a; g(x); return x * a; }",
+        "var a = diffPair(1.0f); bwd_diff(f)(a, 1.0f); values[0] = a.d;",
+        (3.0,),
+        (2.0,),
+    ),
+    _correction(
+        "constants as inout arguments",
+        "A variable with a constant that a function writes to has no tangent, and in a loop a wrong gradient.",
+        "[Differentiable] void g(inout float x, float a) { x *= a; }\n"
+        "[Differentiable] float f(float a)\n"
+        "{ float x = 0; [MaxIters(3)] for (int i = 0; i < 3; ++i) { x = 0.5; g(x, a); } return x; }",
+        "var a = diffPair(1.0f); bwd_diff(f)(a, 1.0f); values[0] = a.d;",
+        (1.5,),
+        (0.5,),
+    ),
+    _correction(
+        "loops in loops",
+        "The array of the values of nested loops has the sizes of the loops in the wrong order.",
+        "[Differentiable] float f(float a)\n"
+        "{\n"
+        "    float x = 1;\n"
+        "    [MaxIters(5)] for (int i = 0; i < 5; ++i) [MaxIters(2)] for (int j = 0; j < 2; ++j) x = x * a;\n"
+        "    return x;\n"
+        "}",
+        "var a = diffPair(2.0f); bwd_diff(f)(a, 1.0f); values[0] = a.d;",
+        (4100.0,),
+        (5120.0,),
+        "#13000",
+    ),
+    _correction(
         "functions treated as differentiable",
         "A function with [TreatAsDifferentiable] returns 0 in a derivative, in place of its value.",
         "[TreatAsDifferentiable] float g(float x) { return x * x; }\n"

@@ -25,11 +25,12 @@ from slangpy_rt.slang.corrections.spirv_integers import (
     SPIRV_MATRICES,
 )
 from slangpy_rt.slang.corrections.spirv_math import SPIRV_CONSTANTS, SPIRV_DOUBLES, SPIRV_POWERS
+from slangpy_rt.slang.corrections.spirv_vectors import SPIRV_COMPONENTS
 from slangpy_rt.slang.corrections.spirv_zeros import SPIRV_ZEROS
 from slangpy_rt.slang.corrections.swizzled_stores import SWIZZLED_STORES
 
 REWRITES: tuple[Correction, ...] = (
-    SPIRV_ZEROS,
+    *(SPIRV_COMPONENTS, SPIRV_ZEROS),
     *(SPIRV_DOUBLES, SPIRV_POWERS, SPIRV_CONSTANTS),
     *(SPIRV_MAD, SPIRV_ABS, SPIRV_LOWEST_BIT, SPIRV_MATRICES),
     *(CUDA_LAYERS, CUDA_SIZES),

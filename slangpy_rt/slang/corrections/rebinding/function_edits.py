@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from slangpy_rt.slang.corrections.rebinding.edit import Edit
+from slangpy_rt.slang.corrections.rebinding.loop_sizes import becomes_for
 from slangpy_rt.slang.corrections.rebinding.surroundings import Surroundings
 from slangpy_rt.slang.differentiable_functions import DifferentiableFunction, Variable, declared_variables, kind_of
-from slangpy_rt.slang.places import ASSIGNMENTS, passed_places, variable_at, writes
+from slangpy_rt.slang.places import Writers, passed_places, variable_at, writes
 from slangpy_rt.slang.statements import Block, Branch, Loop, Statement, walk
-from slangpy_rt.slang.tokens import Token, closing
+from slangpy_rt.slang.tokens import Token
 
 # Functions of Slang's core module that return scalars for scalars.
 _SCALAR_FUNCTIONS = frozenset(
@@ -88,6 +89,8 @@ class FunctionEdits:
         Whether it has loops, and whether it has loops, branches or early jumps.
     types : tuple of str
         The types of its variables and of its result.
+    referenced : frozenset of str
+        Its ``inout`` parameters, and the variables that it passes to functions that may write to them.
     """
 
     function: DifferentiableFunction
@@ -97,6 +100,7 @@ class FunctionEdits:
     loops: bool
     forks: bool
     types: tuple[str, ...]
+    referenced: frozenset[str]
 
     @staticmethod
     def of(function: DifferentiableFunction, around: Surroundings, same: str) -> FunctionEdits:
@@ -110,14 +114,18 @@ class FunctionEdits:
         local = (around.resolved(v) for s in inside for v in declared_variables(s.items))
         every = (*parameters, *local, *around.members_of(function).values())
         types = (*(v.type for v in every), function.returns)
-        return FunctionEdits(function, around, same, parameters, loops, forks, types)
+        passed = (variable_at(s.items, start) for s in inside for start in _passed(s.items, around.writers))
+        referenced = frozenset((*passed, *(p.name for p in parameters if p.reference), "this"))
+        return FunctionEdits(function, around, same, parameters, loops, forks, types, referenced)
 
     def edits(self) -> tuple[Edit, ...]:
         """Return the insertions, those at one offset in their order."""
         start = self.function.body.start + 1
         first = tuple(Edit(start, f" {text}") for text in self._first_statements())
-        shadowed = {p.name: p for p in self.parameters}
-        return (*first, *self._block(self.function.body, self.around.members_of(self.function) | shadowed))
+        known = self.around.members_of(self.function) | {p.name: p for p in self.parameters}
+        if self.function.owner:
+            known["this"] = Variable("this", "unknown", self.function.owner, self.function.mutating)
+        return (*first, *self._block(self.function.body, known))
 
     def _first_statements(self) -> Iterator[str]:
         """Yield what a function begins with."""
@@ -169,9 +177,11 @@ class FunctionEdits:
             pending, last = names, statement
             if single:
                 known |= self._declared(statement.items)
-                if self.loops and not statement.jumps:
-                    for variable in self._written(statement.items, known):
-                        yield Edit(statement.end, f" {self._again(variable.name)}")
+                if statement.jumps:
+                    yield from self._return(statement, known)
+                    continue
+                for variable in self._renewed(statement.items, known):
+                    yield Edit(statement.end, f" {self._again(variable.name)}")
             else:
                 yield from self._compound(statement, known)
         if pending and last:
@@ -195,15 +205,14 @@ class FunctionEdits:
         loop = statement if isinstance(statement, Loop) else None
         parts = (loop.part,) if loop else statement.parts if isinstance(statement, Branch) else ()
         inner = {**known, **self._declared(statement.items)}
-        written = self._written(statement.items, inner) if self.loops else []
+        written = self._renewed(statement.items, inner)
         first = [v.name for v in written]
         if loop and loop.word == "for":
             first += _counters(loop, inner)
-        elif loop and loop.word == "while" and _is_pure(loop.items):
+        elif loop and becomes_for(loop):
             yield Edit(loop.keyword, "for", len("while"))
             yield Edit(statement.items[0].start, "; ")
             yield Edit(statement.items[-1].end, ";")
-            yield from _one_more_round(loop.attributes)
         for part in parts:
             if part is not None:
                 yield from self._part(part, inner, "".join(f" {self._again(name)}" for name in first))
@@ -233,16 +242,36 @@ class FunctionEdits:
             return False
         return not variable.array or sum(t in ("", variable.type) for t in self.types) > 1
 
-    def _written(self, items: Sequence[Token], known: Known) -> list[Variable]:
-        """Return the variables that a statement passes to functions that may write to them."""
-        found: dict[str, Variable] = {}
-        for at, item in enumerate(items):
-            if item.kind == "word" and item.text in self.around.writers:
-                for start, _ in passed_places(items, at, self.around.writers):
-                    variable = known.get(variable_at(items, start))
-                    if variable and variable.mutable and variable.kind not in ("other", "opaque"):
-                        found[variable.name] = variable
+    def _return(self, statement: Statement, known: Known) -> Iterator[Edit]:
+        """Yield the edits of a ``return`` whose expression assigns an ``inout`` parameter."""
+        assigned = [v for v in self._assigned_whole(statement.items, known) if v.reference or v.name == "this"]
+        if assigned and statement.items[0].text == "return":
+            again = "".join(f" {self._again(v.name)}" for v in assigned)
+            yield Edit(statement.start, f"{{ let {self.same}_result =", len("return"))
+            yield Edit(statement.end, f"{again} return {self.same}_result; }}")
+
+    def _renewed(self, items: Sequence[Token], known: Known) -> list[Variable]:
+        """Return the variables that get new values by a statement and need a statement after it."""
+        found = {v.name: v for v in self._assigned_whole(items, known)}
+        for start in _passed(items, self.around.writers) if self.loops else ():
+            variable = known.get(variable_at(items, start))
+            if variable and variable.mutable and variable.kind not in ("other", "opaque"):
+                found[variable.name] = variable
         return list(found.values())
+
+    def _assigned_whole(self, items: Sequence[Token], known: Known) -> list[Variable]:
+        """Return the variables that a statement assigns as a whole, among those that functions refer to."""
+        names = dict.fromkeys(name for name, part in writes(items, {}) if not part)
+        names |= dict.fromkeys(v.name for v in declared_variables(items) if v.initialized)
+        found = [known[name] for name in names if name in self.referenced and name in known]
+        return [v for v in found if v.mutable and v.kind not in ("other", "opaque")]
+
+
+def _passed(items: Sequence[Token], writers: Writers) -> Iterator[int]:
+    """Yield the first index of each place that a statement passes to a function that may write to it."""
+    for at, item in enumerate(items):
+        if item.kind == "word" and item.text in writers:
+            yield from (start for start, _ in passed_places(items, at, writers))
 
 
 def _assigned(loop: Loop, known: Known) -> list[Variable]:
@@ -266,20 +295,6 @@ def _counters(loop: Loop, known: Known) -> list[str]:
     names = dict.fromkeys(name for name, _ in writes(step, {}))
     found = [known[name] for name in names if name in known and name not in constant]
     return [variable.name for variable in found if variable.mutable and variable.kind in ("other", "unknown")]
-
-
-def _one_more_round(attributes: Sequence[Token]) -> Iterator[Edit]:
-    """Yield the edits by which ``[MaxIters(n)]`` counts the last evaluation of the condition."""
-    for at, item in enumerate(attributes[:-1]):
-        if item.text == "MaxIters" and attributes[at + 1].text == "(":
-            yield Edit(attributes[at + 1].end, "(")
-            yield Edit(attributes[closing(attributes, at + 1)].start, ") + 1")
-
-
-def _is_pure(condition: Sequence[Token]) -> bool:
-    """Whether a condition assigns and declares nothing; as the condition of a ``for``, it would end the compiler."""
-    steps: Set[str] = ASSIGNMENTS | {"++", "--"}
-    return condition[0].text != "let" and not any(item.text in steps for item in condition)
 
 
 def _is_literal(items: Sequence[Token], at: int) -> bool:

@@ -1,0 +1,48 @@
+"""Compiles kernels that use thread groups: ``lanes`` translates their SPIR-V to LLVM IR, which llvmlite compiles."""
+
+from __future__ import annotations
+
+from slangpy_rt.backends.cpu.group_compiler import HEAD_BYTES, MARK
+from slangpy_rt.backends.cpu.llvm import LlvmCompiler
+from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.lanes.errors import UnsupportedKernel
+from slangpy_rt.lanes.translate import translate
+
+# A range of groups, with the same parameters as a range of elements in a kernel from C++.
+_ENTRY = f"""
+define void @run_groups(i64 %first, i64 %last, ptr %block) #1 {{
+  %push = alloca ptr
+  %y = getelementptr i64, ptr %block, i64 1
+  %z = getelementptr i64, ptr %block, i64 2
+  %args = getelementptr i8, ptr %block, i64 {HEAD_BYTES}
+  store ptr %args, ptr %push
+  %nx = load i64, ptr %block
+  %ny = load i64, ptr %y
+  %nz = load i64, ptr %z
+  call void @run(ptr %push, i64 %first, i64 %last, i64 %nx, i64 %ny, i64 %nz)
+  ret void
+}}
+"""
+
+
+def compile_groups(compiler: LlvmCompiler, code: bytes) -> bytes:
+    """Compile a kernel's SPIR-V to what ``load_groups`` loads.
+
+    Raises
+    ------
+    UnsupportedError
+        If the kernel has something that ``lanes`` does not translate.
+    CompileError
+        If LLVM refuses the text, which is a defect of slangpy_rt.
+    """
+    try:
+        kernel = translate(code, widest=compiler.widest)
+    except UnsupportedKernel as error:
+        raise UnsupportedError(
+            f"the function uses thread groups, and this device does not translate {error} in such functions. "
+            "Run it on a GPU (device type cuda or vulkan)."
+        ) from None
+    try:
+        return MARK + compiler.compile(kernel.text + _ENTRY)
+    except RuntimeError as error:
+        raise CompileError(f"LLVM refused the kernel's text, which is a defect of slangpy_rt:\n{error}") from None

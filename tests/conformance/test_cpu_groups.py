@@ -1,0 +1,215 @@
+"""Thread groups of the CPU device: launches that threads share, lists, caches, limits, and what is refused."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import slangpy_rt as spy
+
+pytest.importorskip("llvmlite")
+
+TEXT = """
+import slangpy_rt;
+groupshared uint parts[64];
+groupshared float values[256];
+
+// Each group counts itself once, after a barrier, in the place of its index.
+[shader("compute")] [numthreads(4, 4, 2)]
+void count(uint3 group : SV_GroupID, uint at : SV_GroupIndex, uint3 size, RWTensor<uint, 1> counts)
+{
+    parts[at] = at;
+    GroupMemoryBarrierWithGroupSync();
+    uint sum = 0;
+    for (uint k = 0; k < 32; ++k)
+        sum += parts[k];
+    if (at == 0)
+        counts[(group.z * size.y + group.y) * size.x + group.x] += sum;
+}
+
+// The work of a group grows with its index, so that threads of the CPU end at different times.
+[shader("compute")] [numthreads(64, 1, 1)]
+void uneven(uint group : SV_GroupID, uint at : SV_GroupIndex, RWTensor<uint, 1> sums)
+{
+    uint x = group;
+    for (uint k = 0; k < group * 4; ++k)
+        x = x * 1664525 + 1013904223;
+    parts[at] = x;
+    GroupMemoryBarrierWithGroupSync();
+    sums[group * 64 + at] = parts[63 - at] + at;
+}
+
+[shader("compute")] [numthreads(256, 1, 1)]
+void reverse(uint3 thread : SV_DispatchThreadID, uint at : SV_GroupIndex, RWTensor<float, 1> x)
+{
+    values[at] = x[thread.x];
+    GroupMemoryBarrierWithGroupSync();
+    x[thread.x] = values[255 - at];
+}
+
+float doubled(float x) { return 2 * x; }
+float texel(Texture2D<float> t, SamplerState s, float2 uv) { return t.SampleLevel(s, uv, 0); }
+float total(float x) { return WaveActiveSum(x); }
+"""
+
+
+@pytest.fixture
+def device() -> Iterator[spy.Device]:
+    with spy.Device("cpu") as opened:
+        yield opened
+
+
+@pytest.fixture
+def module(device: spy.Device) -> Any:
+    return spy.Module.load_from_source(device, "test_cpu_groups", TEXT)
+
+
+def uneven(groups: int) -> np.ndarray:
+    found = np.zeros(groups, np.uint32)
+    for group in range(groups):
+        x = group
+        for _ in range(group * 4):
+            x = (x * 1664525 + 1013904223) & 0xFFFFFFFF
+        found[group] = x
+    return (found[:, None] + np.arange(64, dtype=np.uint32)).ravel()
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 2), (1, 1, 7), (64, 9, 11), (40000, 1, 1)])
+def test_each_group_runs_once(device: spy.Device, module: Any, shape: tuple[int, int, int]) -> None:
+    x, y, z = shape
+    counts = spy.Tensor.zeros(device, x * y * z, "uint")
+    for turn in range(1, 4):
+        module.count.dispatch((4 * x, 4 * y, 2 * z), np.array(shape, np.uint32), counts)
+        np.testing.assert_array_equal(counts.to_numpy(), turn * sum(range(32)))
+
+
+@pytest.mark.parametrize("groups", [1, 63, 400])
+def test_groups_of_uneven_work(device: spy.Device, module: Any, groups: int) -> None:
+    sums, wanted = spy.Tensor.zeros(device, groups * 64, "uint"), uneven(groups)
+    for _ in range(3):
+        sums.clear()
+        module.uneven.dispatch(groups * 64, sums)
+        np.testing.assert_array_equal(sums.to_numpy(), wanted)
+
+
+def test_a_deterministic_device() -> None:
+    with spy.Device("cpu", deterministic=True) as device:
+        m: Any = spy.Module.load_from_source(device, "test_cpu_groups", TEXT)
+        sums = spy.Tensor.zeros(device, 400 * 64, "uint")
+        m.uneven.dispatch(400 * 64, sums)
+        np.testing.assert_array_equal(sums.to_numpy(), uneven(400))
+
+
+@pytest.mark.parametrize("size", [512, 1 << 18])
+def test_lists_with_other_kernels(device: spy.Device, module: Any, size: int) -> None:
+    x = np.random.default_rng(size).random(size, np.float32)
+    tensor, other = spy.Tensor.from_numpy(device, x), spy.Tensor.zeros(device, size)
+    commands = device.command_list()
+    module.doubled.append_to(commands, tensor, _result=other)
+    module.reverse.append_to(commands, size, other)
+    module.doubled.append_to(commands, other, _result=tensor)
+    wanted = x
+    for _ in range(3):
+        commands.submit()
+        wanted = 4 * wanted.reshape(-1, 256)[:, ::-1].ravel()
+        np.testing.assert_array_equal(tensor.to_numpy(), wanted)
+
+
+def test_threads_launch_at_once(device: spy.Device, module: Any) -> None:
+    wanted, wrong = uneven(200), []
+
+    def work() -> None:
+        sums = spy.Tensor.zeros(device, 200 * 64, "uint")
+        for _ in range(5):
+            sums.clear()
+            module.uneven.dispatch(200 * 64, sums)
+            if not np.array_equal(sums.to_numpy(), wanted):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not wrong
+
+
+def test_kernels_are_unloaded(device: spy.Device) -> None:
+    for k in range(3):
+        m: Any = spy.Module.load_from_source(device, f"test_unloaded_{k}", TEXT.replace("- at]", f"- at] + {k}"))
+        x = spy.Tensor.zeros(device, 4096)
+        m.reverse.dispatch(4096, x)
+        assert (x.to_numpy() == k).all()
+        del m, x
+        gc.collect()
+
+
+def test_other_functions_of_a_module_with_groups(device: spy.Device, module: Any) -> None:
+    np.testing.assert_array_equal(module.doubled(np.arange(5, dtype=np.float32)), [0, 2, 4, 6, 8])
+    texture = spy.Texture.from_numpy(device, np.ones((4, 4), np.float32))
+    found = module.texel(texture, device.create_sampler(), np.full((3, 2), 0.5, np.float32))
+    np.testing.assert_array_equal(found, 1)
+
+
+def test_waves_have_32_lanes(module: Any) -> None:
+    x = np.arange(100, dtype=np.float32)
+    found = module.total(x)
+    np.testing.assert_array_equal(
+        found, np.concatenate([np.full(len(w), w.sum()) for w in np.split(x, [32, 64, 96])])
+    )
+
+
+REFUSED = {
+    "uint4 f(uint x) { return WaveMatch(x); }": "thread groups, and this device does not translate",
+    """
+    groupshared float much[300000];
+    float f(uint x) { much[x] = x; GroupMemoryBarrierWithGroupSync(); return much[x + 1]; }
+    """: "bytes of group memory",
+}
+
+
+@pytest.mark.parametrize("body", REFUSED)
+def test_what_is_refused(device: spy.Device, body: str) -> None:
+    m: Any = spy.Module.load_from_source(device, "test_refused_groups", body + "float g(float x) { return x + 1; }")
+    with pytest.raises(spy.UnsupportedError, match=REFUSED[body]):
+        m.f(np.arange(32, dtype=np.uint32))
+    assert m.g(1.0) == 2.0
+
+
+def test_without_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slangpy_rt.backends.cpu.backend.installed", str)
+    with spy.Device("cpu") as device:
+        assert not {"group_shared", "wave"} & device.caps.features
+        m: Any = spy.Module.load_from_source(device, "test_cpu_groups", TEXT)
+        with pytest.raises(spy.UnsupportedError, match=r"WaveActiveSum.* without the llvmlite package. Run: pip"):
+            m.total(np.ones(4, np.float32))
+        np.testing.assert_array_equal(m.doubled(np.ones(3, np.float32)), 2)
+
+
+PROGRAM = """
+import sys
+import numpy as np
+import slangpy_rt as spy
+m = spy.Module.load_from_source(spy.Device("cpu"), "kept", "float total(float x) { return WaveActiveSum(x); }")
+assert m.total(np.ones(32, np.float32)).tolist() == [32] * 32
+print("slangpy_rt.lanes.translate" in sys.modules)
+"""
+
+
+def test_the_disk_cache_has_machine_code(tmp_path: Path) -> None:
+    """The second process translates nothing."""
+    env, said = {**os.environ, "SLANGPY_RT_CACHE_DIR": str(tmp_path)}, []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=env, timeout=300)
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout.strip())
+    assert said == ["True", "False"]
