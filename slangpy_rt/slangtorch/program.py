@@ -110,8 +110,7 @@ class Program:
                 )  # fmt: skip
                 _check(found)
                 first = next(iter(self._sources.values()), found)
-                if first.info.dependencies != found.info.dependencies:
-                    raise CompileError(f"module '{name}': its files changed since it was loaded; load it again.")
+                found.check_files(first)
                 self._sources[target] = found
             return found
 
