@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from slangpy_rt.calls.spelling import Spelling
-from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.device import Device
 from slangpy_rt.slang.files import Places
