@@ -192,6 +192,15 @@ uint f(uint x)
     np.testing.assert_array_equal(m.f(x), np.where(x % 2, x[1::2].sum(), x[::2].sum()))
 
 
+def test_halves_are_rounded_to_even(device: spy.Device) -> None:
+    """As on GPUs; GLSL leaves it to the device."""
+    m: Any = spy.Module.load_from_source(
+        device, "test_rounded_groups", "float f(float x) { return WaveReadLaneAt(round(x), WaveGetLaneIndex()); }"
+    )
+    x = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5, 4.4], np.float32)
+    np.testing.assert_array_equal(m.f(x), np.round(x))
+
+
 def test_lines_and_bounds(capfd: pytest.CaptureFixture[str]) -> None:
     text = """
 import slangpy_rt;
@@ -219,6 +228,13 @@ void k(uint3 t : SV_DispatchThreadID, RWTensor<float, 1> x)
         assert capfd.readouterr().out == "4.000000 beside 3\n"
         with pytest.raises(spy.OutOfBoundsError, match=r"'x' of shape \(64,\) was written at \(64,\)"):
             m.k.dispatch(64, spy.Tensor.zeros(device, 64))
+
+
+def test_textures_in_functions_with_groups(device: spy.Device) -> None:
+    text = "float f(Texture2D<float> t, int x) { return WaveActiveSum(t[int2(x, 0)]); }"
+    m: Any = spy.Module.load_from_source(device, "test_textures_groups", text)
+    with pytest.raises(spy.UnsupportedError, match="does not translate textures and samplers"):
+        m.f(spy.Texture.from_numpy(device, np.ones((4, 4), np.float32)), np.arange(4, dtype=np.int32))
 
 
 REFUSED = {
