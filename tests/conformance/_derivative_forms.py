@@ -1007,4 +1007,55 @@ FORMS = [
             ),
         ]
     ),
+    # Calls that are not run, at points where their derivatives are not finite.
+    *(
+        Form(
+            "Derivatives that are not finite, in calls that are not run",
+            name,
+            f"{text} " + D + "float f(float x, float n) { float w = x * n, r = x; float3 v = float3(x, 0, x) * n; "
+            f"{body} return r * x; }}",
+            (K, np.array(0.0)),
+            lambda x, n: x * x,
+        )
+        for name, text, body in [
+            (
+                "a branch",
+                "",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) r += normalize(v).x; }",
+            ),
+            ("break", "", "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x < 5) break; r = log(w) * r; }"),
+            (
+                "continue",
+                "",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { float u = w; if (x < 5) continue; r = log(u) * r; }",
+            ),
+            ("no rounds", "", "[MaxIters(3)] for (int i = 3; i < int(x); ++i) r += length(v);"),
+            (
+                "a choice",
+                "",
+                "int m = 0; [MaxIters(3)] while (m < 3) { ++m; r *= x > 5 ? normalize(v).x : 1; }",
+            ),
+            (
+                "a function",
+                "[Differentiable] float g(float w) { return 1 / w; }",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) r += g(w); }",
+            ),
+            (
+                "a method",
+                "struct S : IDifferentiable { float3 w; [Differentiable] float h() { return length(w); } };",
+                "S s = {v}; [MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) r += s.h(); }",
+            ),
+            (
+                "a function with an inout parameter",
+                "[Differentiable] void g(float3 w, inout float q) { q += length(w); }",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) g(v, r); }",
+            ),
+            (
+                "loops in a branch",
+                "",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) [MaxIters(2)] for (int j = 0; j < 2; ++j) "
+                "r += length(v); }",
+            ),
+        ]
+    ),
 ]

@@ -125,14 +125,14 @@ def _collect(statement: Statement | None, around: tuple[_Level, ...], found: lis
 def _rounds(loop: Loop) -> str:
     """Return the number of rounds that a loop declares, or that its literals give; empty if there is none."""
     place = _attribute(loop.attributes)
-    number = _text(loop.attributes[place[0] + 1 : place[1]]) if place else str(_literal_rounds(loop) or "")
+    number = _text(loop.attributes[place[0] + 1 : place[1]]) if place else str(literal_rounds(loop) or "")
     if not becomes_for(loop) or not number:
         return number
     # The condition is evaluated once more.
     return str(int(number) + 1) if number.isdigit() else f"({number}) + 1"
 
 
-def _literal_rounds(loop: Loop) -> int:
+def literal_rounds(loop: Loop) -> int:
     """Return the number of rounds of ``for (int i = 0; i < 3; ++i)``; 0 where the head has more than literals."""
     texts = [item.text for item in loop.items]
     if loop.word != "for" or texts.count(";") != 2:
