@@ -928,16 +928,24 @@ FORMS = [
             ),
         ]
     ),
-    Form(
-        "Loops inside one another",
-        "a number that is not declared",
-        "static const int COUNT = 2; "
-        + D
-        + "float f(float x, float n) { float r = 1; [MaxIters(5)] for (int i = 0; i < 5; ++i) "
-        "for (int j = 0; j < COUNT; ++j) r = sin(r * x + n); return r; }",
-        (K, np.array(0.5)),
-        lambda x, n: _waves(x, n, 10),
-        "f: the inner loop has no [MaxIters]",
+    *(
+        Form(
+            "Loops inside one another",
+            name,
+            "static const int COUNT = 2; "
+            + D
+            + "float f(float x, float n) { float r = 1; [MaxIters(5)] for (int i = 0; i < 5; ++i) "
+            f"for ({head}) r = sin(r * x + n); return r; }}",
+            (K, np.array(0.5)),
+            lambda x, n: _waves(x, n, 10),
+            refused,
+        )
+        for name, head, refused in [
+            ("a number with a name", "int j = 0; j < COUNT; ++j", ""),
+            ("a counter on the right", "int j = 0; COUNT > j; ++j", ""),
+            ("a number with a name, counted down", "int j = COUNT + 2; j > 0; j -= 2", ""),
+            ("a number that is not found", "int j = 0; j < COUNT; j += COUNT - 1", "f: the inner loop has no [MaxIters]"),
+        ]
     ),
     Form(
         "Loops inside one another",
