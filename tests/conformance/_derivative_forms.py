@@ -944,7 +944,11 @@ FORMS = [
             ("a number with a name", "int j = 0; j < COUNT; ++j", ""),
             ("a counter on the right", "int j = 0; COUNT > j; ++j", ""),
             ("a number with a name, counted down", "int j = COUNT + 2; j > 0; j -= 2", ""),
-            ("a number that is not found", "int j = 0; j < COUNT; j += COUNT - 1", "f: the inner loop has no [MaxIters]"),
+            (
+                "a number that is not found",
+                "int j = 0; j < COUNT; j += COUNT - 1",
+                "f: the inner loop has no [MaxIters]",
+            ),
         ]
     ),
     Form(
@@ -1012,6 +1016,39 @@ FORMS = [
                 "",
                 "return vector<float, 3>(x, v.y);",
                 lambda p: np.array([1, 2, p[1]]),
+            ),
+        ]
+    ),
+    *(
+        Form(
+            "Switches",
+            name,
+            D
+            + "float2 f(float2 p, float2 q) { float2 r = p; switch (int(q.x * 10)) { "
+            + body
+            + " } return r * r; }",
+            (P, Q + 0.05),
+            same,
+            refused,
+        )
+        for name, body, same, refused in [
+            (
+                "a case that goes on",
+                "case 4: r *= q; case 5: r += q.yx; break; default: r = 1;",
+                lambda p, q: (p * q + q[::-1]) ** 2,
+                "f: a case of the switch goes on",
+            ),
+            (
+                "two labels",
+                "case 4: case 5: r += q.yx; break; default: r = 1;",
+                lambda p, q: (p + q[::-1]) ** 2,
+                "",
+            ),
+            (
+                "jumps in both branches",
+                "case 4: if (p.x > 0) { r *= q; break; } else return q; default: r = 1;",
+                lambda p, q: (p * q) ** 2,
+                "",
             ),
         ]
     ),
