@@ -305,6 +305,28 @@ FORMS = [
         (np.array(0.5),),
         _sines,
     ),
+    *(
+        Form(
+            "An `out` or `inout` argument before a loop",
+            name,
+            text + D + f"float f(float3 v, float k) {{ float x = k; {call} float p = k; "
+            "[MaxIters(2)] for (int i = 0; i < 2; ++i) p = x * p; return p; }",
+            (V, K),
+            lambda v, k: (v[0] * np.sin(k)) ** 2 * k,
+        )
+        for name, text, call in [
+            (
+                "inout, after generic arguments",
+                "[Differentiable] void io(vector<float, 3> a, inout float x) { x = a.x * sin(x); } ",
+                "io(vector<float, 3>(v.x, 1, 1), x);",
+            ),
+            (
+                "inout, after comparisons",
+                "[Differentiable] void io(bool a, bool b, float y, inout float x) { if (a && b) x = y * sin(x); } ",
+                "io(x < 2, x > (0.1), v.x, x);",
+            ),
+        ]
+    ),
     Form(
         "An `out` or `inout` argument before a loop",
         "sincos",
@@ -505,6 +527,50 @@ FORMS = [
         "[Differentiable] float2 g(no_diff float u, float x) { return float2(u, x); }",
         (P, Q),
         lambda p, q: np.array([0.8, p[1]]) * q,
+    ),
+    # Operands without derivatives in a vector that is made of them.
+    *(
+        Form("A vector that is made of a constant", name, text, (V, K), same)
+        for name, text, same in [
+            (
+                "a `no_diff` vector",
+                "[Differentiable] float g(no_diff float2 q, float3 v) { v += float3(q, v.z); "
+                "return v.x * v.y * v.z; } " + D + "float f(float3 v, float k) { return k * g(float2(1, 2), v); }",
+                lambda v, k: k * (v[0] + 1) * (v[1] + 2) * 2 * v[2],
+            ),
+            (
+                "a `no_diff` vector that cannot be assigned",
+                "[Differentiable] float3 g(const no_diff float2 q, float3 v) { let w = q; "
+                "return float3(w, v.z) * v; } "
+                + D
+                + "float3 f(float3 v, float k) { return k * g(float2(1, 2), v); }",
+                lambda v, k: k * np.array([v[0], 2 * v[1], v[2] ** 2]),
+            ),
+            (
+                "a row of a matrix",
+                "[Differentiable] float3 g(no_diff float3 q, float3 v) { float2x3 m; m[0] = q; m[1] = v; "
+                "return m[0] * m[1] + float2x3(q, v)[1]; } "
+                + D
+                + "float3 f(float3 v, float k) { return k * g(float3(1, 2, 3), v); }",
+                lambda v, k: k * (np.array([1, 2, 3]) + 1) * v,
+            ),
+            (
+                "a vector of an integer",
+                "[Differentiable] float3 g(int n, float3 v) { float3 w = {float2(n), v.z}; "
+                "return float3((float2)n, v.z) * v + vector<float, 3>(vector<float, 2>(n + 1), v.z) * w; } "
+                + D
+                + "float3 f(float3 v, float k) { return k * g(2, v); }",
+                lambda v, k: k * (np.array([2, 2, v[2]]) * v + np.array([6, 6, v[2] ** 2])),
+            ),
+            (
+                "a field that has no derivative",
+                "struct S { float2 a; float b; }; [Differentiable] float3 g(no_diff float2 q, no_diff float u, "
+                "float3 v) { S s; s.a = q; s.b = u; return float3(s.a, v.z) * v * s.b; } "
+                + D
+                + "float3 f(float3 v, float k) { return k * g(float2(1, 2), 3, v); }",
+                lambda v, k: 3 * k * np.array([v[0], 2 * v[1], v[2] ** 2]),
+            ),
+        ]
     ),
     Form(
         "Functions",

@@ -144,9 +144,11 @@ class FunctionEdits:
         free = next((p for p in ranked if p.mutable), None)
         yield self._again(free.name) if free else f"let {self.same}_first = {self.same}({ranked[0].name});"
         for parameter in self.parameters:
-            constant = not parameter.differentiable and parameter.kind == "scalar" and parameter.initialized
-            if constant and parameter.mutable and parameter.name not in assigned:
-                yield self._again(parameter.name)
+            constant = not parameter.differentiable and parameter.kind in ("scalar", "composite")
+            if constant and parameter.initialized and parameter.name not in assigned | redeclared:
+                # Slang refuses to assign what has a derivative to a place without one.
+                again = f"{parameter.name} = no_diff {self.same}({parameter.name});"
+                yield again if parameter.mutable else f"let {again}"
 
     def _mixes(self) -> bool:
         """Whether the function may combine a scalar and a vector or matrix."""
