@@ -16,8 +16,8 @@ it stands, and these faults of Slang 2026.12 need another kind of instruction th
   loses its gradient (``element_reads``).
 - The compiler ends on the forward derivative of a vector that is made of a ``no_diff`` parameter, and the backward
   derivative has wrong gradients: ``u = same(u);`` begins a function for each such scalar, vector or matrix. A vector
-  that is made of an integer is another such operand (``constructors``). What is assigned to a ``no_diff`` parameter in
-  a branch or a loop has no gradient: ``var u = same(u);`` begins a function that assigns it.
+  that is made of an integer is another such operand (``constructors``). What is assigned to a ``no_diff`` parameter
+  in a branch or a loop has no gradient: ``var u = same(u);`` begins a function that assigns it.
 - The compiler crashes on a ``for`` loop whose counter starts at a value that is no constant: ``i = same(i);`` begins
   its body.
 
