@@ -530,7 +530,7 @@ FORMS = [
     ),
     # Operands without derivatives in a vector that is made of them.
     *(
-        Form("A vector that is made of a constant", name, text, (V, K), same)
+        Form("A vector that is built from constants", name, text, (V, K), same)
         for name, text, same in [
             (
                 "a `no_diff` vector",
@@ -1020,5 +1020,57 @@ FORMS = [
         D + "float2 f(float2 p, float2 q) { return p / p + q; }",
         (P, Q),
         lambda p, q: p / p + q,
+    ),
+    # Vectors that are built from vectors without derivatives.
+    *(
+        Form(
+            "A vector that is built from vectors",
+            name,
+            f"{text} [Differentiable] float3 g(no_diff float2 x, float2 v) {{ {body} }} "
+            + D
+            + "float3 f(float2 p) { return g(float2(1, 2), p); }",
+            (P,),
+            same,
+        )
+        for name, text, body, same in [
+            ("a parameter", "", "return float3(x, v.y);", lambda p: np.array([1, 2, p[1]])),
+            ("a repeated number", "", "return float3(float2(3), v.y);", lambda p: np.array([3, 3, p[1]])),
+            ("a copy", "", "float2 a = x; return float3(v.y, a);", lambda p: np.array([p[1], 1, 2])),
+            ("a list", "", "float3 r = {x, v.y}; return r;", lambda p: np.array([1, 2, p[1]])),
+            ("a list that is returned", "", "return {x, v.y};", lambda p: np.array([1, 2, p[1]])),
+            ("a list that is assigned", "", "float3 r; r = {x, v.y}; return r;", lambda p: np.array([1, 2, p[1]])),
+            (
+                "lists in a list",
+                "",
+                "float3 r[2] = {{x, v.y}, {v.x, x}}; return r[0] * r[1];",
+                lambda p: np.array([p[0], 2, 2 * p[1]]),
+            ),
+            (
+                "a list in a struct",
+                "struct S : IDifferentiable { float2 c; float3 k; };",
+                "S s = {x, {x, v.y}}; return s.k * v.x;",
+                lambda p: np.array([1, 2, p[1]]) * p[0],
+            ),
+            (
+                "a field without a derivative",
+                "struct S { float2 c; };",
+                "S s; s.c = x; return float3(s.c, v.y);",
+                lambda p: np.array([1, 2, p[1]]),
+            ),
+            (
+                "rows of a matrix",
+                "",
+                "float2x2 m = float2x2(x, v); return float3(m[0], m[1].y);",
+                lambda p: np.array([1, 2, p[1]]),
+            ),
+            ("an alias", "typealias W = float3;", "return W(x, v.y);", lambda p: np.array([1, 2, p[1]])),
+            ("a macro", "#define W(a, b) float3(a, b)\n", "return W(x, v.y);", lambda p: np.array([1, 2, p[1]])),
+            (
+                "a generic type",
+                "",
+                "return vector<float, 3>(x, v.y);",
+                lambda p: np.array([1, 2, p[1]]),
+            ),
+        ]
     ),
 ]

@@ -14,10 +14,10 @@ it stands, and these faults of Slang 2026.12 need another kind of instruction th
   that are read afterwards, one loses its gradient.
 - Of two elements of one array, vector or matrix that are read in a block, one by an index that is no literal, one
   loses its gradient (``element_reads``).
-- The compiler ends on the forward derivative of a vector that is made of a ``no_diff`` parameter, and the backward
-  derivative has wrong gradients: ``u = same(u);`` begins a function for each such scalar, vector or matrix. A vector
-  that is made of an integer is another such operand (``constructors``). What is assigned to a ``no_diff`` parameter
+- The compiler ends on the forward derivative of a vector that is made of a ``no_diff`` number, and of a matrix whose row
+  is a ``no_diff`` vector: ``u = no_diff same(u);`` begins a function for each such parameter. What is assigned to one
   in a branch or a loop has no gradient: ``var u = same(u);`` begins a function that assigns it.
+- A vector that is built from vectors without derivatives (``vector_parts``).
 - The compiler crashes on a ``for`` loop whose counter starts at a value that is no constant: ``i = same(i);`` begins
   its body.
 
@@ -37,13 +37,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 
-from slangpy_rt.slang.corrections.rebinding.constructors import constructor_edits
 from slangpy_rt.slang.corrections.rebinding.core_functions import LIMITS, REMAINDER, core_function_edits
 from slangpy_rt.slang.corrections.rebinding.edit import Edit
 from slangpy_rt.slang.corrections.rebinding.element_reads import element_edits
 from slangpy_rt.slang.corrections.rebinding.function_edits import FunctionEdits
 from slangpy_rt.slang.corrections.rebinding.loop_sizes import loop_size_edits
 from slangpy_rt.slang.corrections.rebinding.surroundings import surroundings_of
+from slangpy_rt.slang.corrections.rebinding.vector_parts import part_edits
 from slangpy_rt.slang.differentiable_functions import TreatedFunction, differentiable_functions, treated_functions
 from slangpy_rt.slang.forming_macros import forming_macros
 from slangpy_rt.slang.macros import expansions
@@ -115,7 +115,7 @@ def _edits(text: str, others: tuple[str, ...], number: str) -> list[tuple[int, i
             edits += FunctionEdits.of(function, around, same).edits()
             edits += element_edits(function, around, same)
             edits += loop_size_edits(function)
-            edits += constructor_edits(function, around, same)
+            edits += part_edits(function, around, same)
     bodies = list(macro_bodies(text))
     for treated in treated_functions(text):
         in_macro = any(start <= treated.name.start < end for start, end in bodies)
