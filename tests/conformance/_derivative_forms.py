@@ -275,6 +275,35 @@ FORMS = [
             ),
         ]
     ),
+    *(
+        Form(
+            "A scalar of a loop and a vector",
+            name,
+            text + D + f"float3 f(float3 v, float k) {{ {body} }}",
+            (V, K),
+            same,
+        )
+        for name, text, body, same in [
+            (
+                "an inout argument",
+                "[Differentiable] void io(float k, inout float w) { w = w * k + 0.1; } ",
+                "float w = 1; [MaxIters(3)] for (int i = 0; i < 3; ++i) io(k, w); return w * v;",
+                _mean,
+            ),
+            (
+                "an argument that stays as it is",
+                "[Differentiable] float io(float x, inout float w) { return x; } ",
+                "float w = 2 * k; [MaxIters(3)] for (int i = 0; i < 3; ++i) k *= sin(k) * io(k, w); return w * v;",
+                lambda v, k: 2 * k * v,
+            ),
+            (
+                "sincos",
+                "",
+                "float s, c = k; [MaxIters(2)] for (int i = 0; i < 2; ++i) sincos(c, s, c); return s * v + c;",
+                lambda v, k: np.sin(np.cos(k)) * v + np.cos(np.cos(k)),
+            ),
+        ]
+    ),
     # A variable that a function wrote to, read in a loop.
     Form(
         "An `out` or `inout` argument before a loop",
@@ -388,6 +417,49 @@ FORMS = [
                 "float2",
                 "if (p.y < 0.5) { p.x = q.x * 3; return p; } return q * p;",
                 lambda p, q: np.array([q[0] * 3, p[1]]),
+            ),
+        ]
+    ),
+    *(
+        Form("A component in a branch", name, text + D + f"float f(float2 p, float2 q) {{ {body} }}", (P, Q), same)
+        for name, text, body, same in [
+            (
+                "an inout argument",
+                "[Differentiable] void io(inout float x) { x = 0.5; } ",
+                "if (p.y < 0.5) { q = p * p; io(p.x); } return q.y * p.y * p.x;",
+                _f4,
+            ),
+            (
+                "an out argument of a declaration",
+                "[Differentiable] float io(out float x) { x = 0.5; return 2; } ",
+                "if (p.y < 0.5) { q = p * p; float y = io(p.x); q *= y; } return q.y * p.y * p.x / 2;",
+                _f4,
+            ),
+            (
+                "an out argument in a condition",
+                "[Differentiable] float io(out float x) { x = 0.5; return 2; } ",
+                "if (p.y < 0.5) { q = p * p; if (io(p.x) > 1) q *= p.x; } return q.y * p.y * p.x * 2;",
+                _f4,
+            ),
+            (
+                "an inout argument of a result",
+                "[Differentiable] float io(inout float x) { x = 0.5; return 2; } ",
+                "if (p.y < 0.5) { q = p * p; return io(p.x) * q.y * p.y * p.x; } return q.y * p.y * p.x;",
+                lambda p, q: 2 * _f4(p, q),
+            ),
+            (
+                "sincos",
+                "",
+                "if (p.y < 0.5) { q = p * p; sincos(q.x, p.x, p.y); } return q.y * p.y * p.x;",
+                lambda p, q: p[1] ** 2 * np.cos(p[0] ** 2) * np.sin(p[0] ** 2),
+            ),
+            (
+                "an object in a struct",
+                "struct S : IDifferentiable { float a; [Differentiable] [mutating] void set() { a = 0.5; } }; "
+                "struct T : IDifferentiable { S x; S y; }; ",
+                "T s = {{p.x}, {p.y}}, t = {{q.x}, {q.y}}; if (p.y < 0.5) { t.x.a = p.x * p.x; t.y.a = p.y * p.y; "
+                "s.x.set(); } return t.y.a * s.y.a * s.x.a;",
+                _f4,
             ),
         ]
     ),
