@@ -1066,16 +1066,28 @@ FORMS = [
             ),
         ]
     ),
-    Form(
-        "Loops inside one another",
-        "a number that is not declared",
-        "static const int COUNT = 2; "
-        + D
-        + "float f(float x, float n) { float r = 1; [MaxIters(5)] for (int i = 0; i < 5; ++i) "
-        "for (int j = 0; j < COUNT; ++j) r = sin(r * x + n); return r; }",
-        (K, np.array(0.5)),
-        lambda x, n: _waves(x, n, 10),
-        "f: the inner loop has no [MaxIters]",
+    *(
+        Form(
+            "Loops inside one another",
+            name,
+            "static const int COUNT = 2; "
+            + D
+            + "float f(float x, float n) { float r = 1; [MaxIters(5)] for (int i = 0; i < 5; ++i) "
+            f"for ({head}) r = sin(r * x + n); return r; }}",
+            (K, np.array(0.5)),
+            lambda x, n: _waves(x, n, 10),
+            refused,
+        )
+        for name, head, refused in [
+            ("a number with a name", "int j = 0; j < COUNT; ++j", ""),
+            ("a counter on the right", "int j = 0; COUNT > j; ++j", ""),
+            ("a number with a name, counted down", "int j = COUNT + 2; j > 0; j -= 2", ""),
+            (
+                "a number that is not found",
+                "int j = 0; j < COUNT; j += COUNT - 1",
+                "f: the inner loop has no [MaxIters]",
+            ),
+        ]
     ),
     Form(
         "Loops inside one another",
@@ -1142,6 +1154,90 @@ FORMS = [
                 "",
                 "return vector<float, 3>(x, v.y);",
                 lambda p: np.array([1, 2, p[1]]),
+            ),
+        ]
+    ),
+    *(
+        Form(
+            "Switches",
+            name,
+            D
+            + "float2 f(float2 p, float2 q) { float2 r = p; switch (int(q.x * 10)) { "
+            + body
+            + " } return r * r; }",
+            (P, Q + 0.05),
+            same,
+            refused,
+        )
+        for name, body, same, refused in [
+            (
+                "a case that goes on",
+                "case 4: r *= q; case 5: r += q.yx; break; default: r = 1;",
+                lambda p, q: (p * q + q[::-1]) ** 2,
+                "f: a case of the switch goes on",
+            ),
+            (
+                "two labels",
+                "case 4: case 5: r += q.yx; break; default: r = 1;",
+                lambda p, q: (p + q[::-1]) ** 2,
+                "",
+            ),
+            (
+                "jumps in both branches",
+                "case 4: if (p.x > 0) { r *= q; break; } else return q; default: r = 1;",
+                lambda p, q: (p * q) ** 2,
+                "",
+            ),
+        ]
+    ),
+    # Calls that are not run, at points where their derivatives are not finite.
+    *(
+        Form(
+            "Derivatives that are not finite, in calls that are not run",
+            name,
+            f"{text} " + D + "float f(float x, float n) { float w = x * n, r = x; float3 v = float3(x, 0, x) * n; "
+            f"{body} return r * x; }}",
+            (K, np.array(0.0)),
+            lambda x, n: x * x,
+        )
+        for name, text, body in [
+            (
+                "a branch",
+                "",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) r += normalize(v).x; }",
+            ),
+            ("break", "", "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x < 5) break; r = log(w) * r; }"),
+            (
+                "continue",
+                "",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { float u = w; if (x < 5) continue; r = log(u) * r; }",
+            ),
+            ("no rounds", "", "[MaxIters(3)] for (int i = 3; i < int(x); ++i) r += length(v);"),
+            (
+                "a choice",
+                "",
+                "int m = 0; [MaxIters(3)] while (m < 3) { ++m; r *= x > 5 ? normalize(v).x : 1; }",
+            ),
+            (
+                "a function",
+                "[Differentiable] float g(float w) { return 1 / w; }",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) r += g(w); }",
+            ),
+            (
+                "a method",
+                "struct S : IDifferentiable { float3 w; [Differentiable] float h() { return length(w); } };",
+                "S s = {v}; [MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) r += s.h(); }",
+            ),
+            (
+                "a function with an inout parameter",
+                "[Differentiable] void g(float3 w, inout float q) { q += length(w); }",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) g(v, r); }",
+            ),
+            (
+                "loops in a branch",
+                "",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) [MaxIters(2)] for (int j = 0; j < 2; ++j) "
+                "r += length(v); }",
             ),
         ]
     ),

@@ -41,6 +41,7 @@ from slangpy_rt.slang.corrections.rebinding.core_functions import LIMITS, REMAIN
 from slangpy_rt.slang.corrections.rebinding.edit import Edit
 from slangpy_rt.slang.corrections.rebinding.element_reads import element_edits
 from slangpy_rt.slang.corrections.rebinding.function_edits import FunctionEdits
+from slangpy_rt.slang.corrections.rebinding.loop_calls import call_edits
 from slangpy_rt.slang.corrections.rebinding.loop_sizes import loop_size_edits
 from slangpy_rt.slang.corrections.rebinding.surroundings import surroundings_of
 from slangpy_rt.slang.corrections.rebinding.vector_parts import part_edits
@@ -116,6 +117,7 @@ def _edits(text: str, others: tuple[str, ...], number: str) -> list[tuple[int, i
             edits += element_edits(function, around, same)
             edits += loop_size_edits(function)
             edits += part_edits(function, around, same)
+            edits += call_edits(function, around, same)
     bodies = list(macro_bodies(text))
     for treated in treated_functions(text):
         in_macro = any(start <= treated.name.start < end for start, end in bodies)

@@ -155,7 +155,7 @@ class _Reader:
         )
         yield from self._own(statement.items[: head + 1], known, rounds)
         unrolled = any(i.text in _UNROLLED for i in (*statement.attributes, *statement.items[:1]))
-        changed = _changed(statement, self.around.writers)
+        changed = changed_in(statement, self.around.writers)
         counter = next(iter(_counters(statement)), "") if unrolled else ""
         within = (*rounds, _Round(statement.start, changed, counter))
         yield from self._own(statement.items[head + 1 :], inner, within)
@@ -339,7 +339,7 @@ def _counters(loop: Loop) -> Iterator[str]:
             yield loop.items[at - 1].text
 
 
-def _changed(loop: Loop, writers: Writers) -> frozenset[str]:
+def changed_in(loop: Loop, writers: Writers) -> frozenset[str]:
     """Return the variables that differ in the rounds of a loop."""
     found = set(_counters(loop))
     declarations: list[tuple[set[str], set[str]]] = []

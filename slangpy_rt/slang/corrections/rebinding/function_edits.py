@@ -139,10 +139,11 @@ class FunctionEdits:
             return
         given = [p for p in self.parameters if p.kind != "opaque" and p.differentiable and p.initialized]
         ranked = [p for kind in ("scalar", "composite", "unknown") for p in given if p.kind == kind and not p.array]
-        if not ranked:
-            return
         free = next((p for p in ranked if p.mutable), None)
-        yield self._again(free.name) if free else f"let {self.same}_first = {self.same}({ranked[0].name});"
+        if free:
+            yield self._again(free.name)
+        elif ranked:
+            yield f"let {self.same}_first = {self.same}({ranked[0].name});"
         for parameter in self.parameters:
             constant = not parameter.differentiable and parameter.kind in ("scalar", "composite")
             if constant and parameter.initialized and parameter.name not in assigned | redeclared:
