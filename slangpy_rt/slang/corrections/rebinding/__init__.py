@@ -14,9 +14,10 @@ it stands, and these faults of Slang 2026.12 need another kind of instruction th
   that are read afterwards, one loses its gradient.
 - Of two elements of one array, vector or matrix that are read in a block, one by an index that is no literal, one
   loses its gradient (``element_reads``).
-- The compiler ends on the forward derivative of a vector that is made of a ``no_diff`` parameter: ``u = same(u);``
-  begins a function for each such scalar. What is assigned to one in a branch or a loop has no gradient:
-  ``var u = same(u);`` begins a function that assigns it.
+- The compiler ends on the forward derivative of a vector that is made of a ``no_diff`` number, and of a matrix whose
+  row is a ``no_diff`` vector: ``u = no_diff same(u);`` begins a function for each such parameter. What is assigned to
+  one in a branch or a loop has no gradient: ``var u = same(u);`` begins a function that assigns it.
+- A vector that is built from vectors without derivatives (``vector_parts``).
 - The compiler crashes on a ``for`` loop whose counter starts at a value that is no constant: ``i = same(i);`` begins
   its body.
 
