@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slangpy_rt.backends.cpu.group_compiler import HEAD_BYTES, MARK
+from slangpy_rt.backends.cpu.group_format import HEAD_BYTES, MARK
 from slangpy_rt.backends.cpu.llvm import LlvmCompiler
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.lanes.errors import UnsupportedKernel
