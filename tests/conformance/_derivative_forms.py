@@ -275,6 +275,35 @@ FORMS = [
             ),
         ]
     ),
+    *(
+        Form(
+            "A scalar of a loop and a vector",
+            name,
+            text + D + f"float3 f(float3 v, float k) {{ {body} }}",
+            (V, K),
+            same,
+        )
+        for name, text, body, same in [
+            (
+                "an inout argument",
+                "[Differentiable] void io(float k, inout float w) { w = w * k + 0.1; } ",
+                "float w = 1; [MaxIters(3)] for (int i = 0; i < 3; ++i) io(k, w); return w * v;",
+                _mean,
+            ),
+            (
+                "an argument that stays as it is",
+                "[Differentiable] float io(float x, inout float w) { return x; } ",
+                "float w = 2 * k; [MaxIters(3)] for (int i = 0; i < 3; ++i) k *= sin(k) * io(k, w); return w * v;",
+                lambda v, k: 2 * k * v,
+            ),
+            (
+                "sincos",
+                "",
+                "float s, c = k; [MaxIters(2)] for (int i = 0; i < 2; ++i) sincos(c, s, c); return s * v + c;",
+                lambda v, k: np.sin(np.cos(k)) * v + np.cos(np.cos(k)),
+            ),
+        ]
+    ),
     # A variable that a function wrote to, read in a loop.
     Form(
         "An `out` or `inout` argument before a loop",
@@ -304,6 +333,28 @@ FORMS = [
         "float p = a; [MaxIters(2)] for (int i = 0; i < 2; ++i) p = x * p; return p; }",
         (np.array(0.5),),
         _sines,
+    ),
+    *(
+        Form(
+            "An `out` or `inout` argument before a loop",
+            name,
+            text + D + f"float f(float3 v, float k) {{ float x = k; {call} float p = k; "
+            "[MaxIters(2)] for (int i = 0; i < 2; ++i) p = x * p; return p; }",
+            (V, K),
+            lambda v, k: (v[0] * np.sin(k)) ** 2 * k,
+        )
+        for name, text, call in [
+            (
+                "inout, after generic arguments",
+                "[Differentiable] void io(vector<float, 3> a, inout float x) { x = a.x * sin(x); } ",
+                "io(vector<float, 3>(v.x, 1, 1), x);",
+            ),
+            (
+                "inout, after comparisons",
+                "[Differentiable] void io(bool a, bool b, float y, inout float x) { if (a && b) x = y * sin(x); } ",
+                "io(x < 2, x > (0.1), v.x, x);",
+            ),
+        ]
     ),
     Form(
         "An `out` or `inout` argument before a loop",
@@ -366,6 +417,49 @@ FORMS = [
                 "float2",
                 "if (p.y < 0.5) { p.x = q.x * 3; return p; } return q * p;",
                 lambda p, q: np.array([q[0] * 3, p[1]]),
+            ),
+        ]
+    ),
+    *(
+        Form("A component in a branch", name, text + D + f"float f(float2 p, float2 q) {{ {body} }}", (P, Q), same)
+        for name, text, body, same in [
+            (
+                "an inout argument",
+                "[Differentiable] void io(inout float x) { x = 0.5; } ",
+                "if (p.y < 0.5) { q = p * p; io(p.x); } return q.y * p.y * p.x;",
+                _f4,
+            ),
+            (
+                "an out argument of a declaration",
+                "[Differentiable] float io(out float x) { x = 0.5; return 2; } ",
+                "if (p.y < 0.5) { q = p * p; float y = io(p.x); q *= y; } return q.y * p.y * p.x / 2;",
+                _f4,
+            ),
+            (
+                "an out argument in a condition",
+                "[Differentiable] float io(out float x) { x = 0.5; return 2; } ",
+                "if (p.y < 0.5) { q = p * p; if (io(p.x) > 1) q *= p.x; } return q.y * p.y * p.x * 2;",
+                _f4,
+            ),
+            (
+                "an inout argument of a result",
+                "[Differentiable] float io(inout float x) { x = 0.5; return 2; } ",
+                "if (p.y < 0.5) { q = p * p; return io(p.x) * q.y * p.y * p.x; } return q.y * p.y * p.x;",
+                lambda p, q: 2 * _f4(p, q),
+            ),
+            (
+                "sincos",
+                "",
+                "if (p.y < 0.5) { q = p * p; sincos(q.x, p.x, p.y); } return q.y * p.y * p.x;",
+                lambda p, q: p[1] ** 2 * np.cos(p[0] ** 2) * np.sin(p[0] ** 2),
+            ),
+            (
+                "an object in a struct",
+                "struct S : IDifferentiable { float a; [Differentiable] [mutating] void set() { a = 0.5; } }; "
+                "struct T : IDifferentiable { S x; S y; }; ",
+                "T s = {{p.x}, {p.y}}, t = {{q.x}, {q.y}}; if (p.y < 0.5) { t.x.a = p.x * p.x; t.y.a = p.y * p.y; "
+                "s.x.set(); } return t.y.a * s.y.a * s.x.a;",
+                _f4,
             ),
         ]
     ),
@@ -505,6 +599,50 @@ FORMS = [
         "[Differentiable] float2 g(no_diff float u, float x) { return float2(u, x); }",
         (P, Q),
         lambda p, q: np.array([0.8, p[1]]) * q,
+    ),
+    # Operands without derivatives in a vector that is made of them.
+    *(
+        Form("A vector that is built from constants", name, text, (V, K), same)
+        for name, text, same in [
+            (
+                "a `no_diff` vector",
+                "[Differentiable] float g(no_diff float2 q, float3 v) { v += float3(q, v.z); "
+                "return v.x * v.y * v.z; } " + D + "float f(float3 v, float k) { return k * g(float2(1, 2), v); }",
+                lambda v, k: k * (v[0] + 1) * (v[1] + 2) * 2 * v[2],
+            ),
+            (
+                "a `no_diff` vector that cannot be assigned",
+                "[Differentiable] float3 g(const no_diff float2 q, float3 v) { let w = q; "
+                "return float3(w, v.z) * v; } "
+                + D
+                + "float3 f(float3 v, float k) { return k * g(float2(1, 2), v); }",
+                lambda v, k: k * np.array([v[0], 2 * v[1], v[2] ** 2]),
+            ),
+            (
+                "a row of a matrix",
+                "[Differentiable] float3 g(no_diff float3 q, float3 v) { float2x3 m; m[0] = q; m[1] = v; "
+                "return m[0] * m[1] + float2x3(q, v)[1]; } "
+                + D
+                + "float3 f(float3 v, float k) { return k * g(float3(1, 2, 3), v); }",
+                lambda v, k: k * (np.array([1, 2, 3]) + 1) * v,
+            ),
+            (
+                "a vector of an integer",
+                "[Differentiable] float3 g(int n, float3 v) { float3 w = {float2(n), v.z}; "
+                "return float3((float2)n, v.z) * v + vector<float, 3>(vector<float, 2>(n + 1), v.z) * w; } "
+                + D
+                + "float3 f(float3 v, float k) { return k * g(2, v); }",
+                lambda v, k: k * (np.array([2, 2, v[2]]) * v + np.array([6, 6, v[2] ** 2])),
+            ),
+            (
+                "a field that has no derivative",
+                "struct S { float2 a; float b; }; [Differentiable] float3 g(no_diff float2 q, no_diff float u, "
+                "float3 v) { S s; s.a = q; s.b = u; return float3(s.a, v.z) * v * s.b; } "
+                + D
+                + "float3 f(float3 v, float k) { return k * g(float2(1, 2), 3, v); }",
+                lambda v, k: 3 * k * np.array([v[0], 2 * v[1], v[2] ** 2]),
+            ),
+        ]
     ),
     Form(
         "Functions",

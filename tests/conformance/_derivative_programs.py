@@ -747,7 +747,11 @@ class Writer:
                     return f"!{self.expression(parts[0], 8)}"
                 return f"{self.expression(parts[0], 3)} {data} {self.expression(parts[1], 3)}"
             case "intrinsic":
-                return f"{data}({self._list(parts, 9 if data == 'MIXED' else 0)})"
+                texts = [self.expression(part, 9 if data == "MIXED" else 0) for part in parts]
+                if data.isupper() and self.form.endswith("generic"):
+                    # A macro's argument ends at the comma of vector<T, N>.
+                    texts = [f"({text})" if "float3" in text else text for text in texts]
+                return f"{data}({', '.join(texts)})"
             case "by hand":
                 return f"{data}({self._list(parts)})"
             case "construct":
@@ -1739,10 +1743,11 @@ class Generator:
         turn = Node("assign", "", (v, Node("literal", "int", (), 1)), "+=")
         jumps = any(n.kind == "continue" for line in inner for n in nodes_of(line))
         lines = [turn, *inner] if jumps or self.chance(0.3) else [*inner, turn]
+        # A condition sees no variables of the body.
+        self.scope = [*scope, Variable(key, name, "int", False, count)]
         test = Node("compare", "bool", (v, Node("literal", "int", (), count)), "<")
         if self.chance(0.2):
             test = Node("logic", "bool", (test, self.condition(0)), "&&")
-        self.scope = [*scope, Variable(key, name, "int", False, count)]
         how = "do" if self.chance(0.15) else "while"
         data = (count + self.random.randint(0, 2), how)
         return [start, Node("while", "", (test, Node("block", "", tuple(lines))), data)]

@@ -16,12 +16,12 @@ it stands, and these faults of Slang 2026.12 need another kind of instruction th
   loses its gradient (``element_reads``).
 - An ``inout`` parameter keeps the derivative that it had when a value without one is assigned to it, and a variable
   with a constant has no derivative to pass to such a parameter: ``x = same(x);`` follows each assignment.
-- A vector that is built from a vector without a derivative has the gradient of a wrong component (``vector_parts``).
 - The derivative of a call whose arguments do not change in a loop is computed where the call is not run
   (``loop_calls``).
-- The compiler ends on the forward derivative of a vector that is made of a ``no_diff`` parameter: ``u = same(u);``
-  begins a function for each such scalar. What is assigned to one in a branch or a loop has no gradient:
-  ``var u = same(u);`` begins a function that assigns it.
+- The compiler ends on the forward derivative of a vector that is made of a ``no_diff`` number, and of a matrix whose
+  row is a ``no_diff`` vector: ``u = no_diff same(u);`` begins a function for each such parameter. What is assigned to
+  one in a branch or a loop has no gradient: ``var u = same(u);`` begins a function that assigns it.
+- A vector that is built from vectors without derivatives has the gradient of a wrong component (``vector_parts``).
 - The compiler crashes on a ``for`` loop whose counter starts at a value that is no constant: ``i = same(i);`` begins
   its body.
 
