@@ -244,11 +244,13 @@ class KernelCode:
 
     def _target(self, device: Device) -> Target:
         """Return the target that the kernel is compiled for on a device."""
+        backend = device.backend
+        if backend.group_target is None:
+            return backend.target
         found = self._targets.get(device)
         if found is None:
-            backend = device.backend
-            grouped = backend.group_target is not None and self.program.source_on(device).groups
-            found = self._targets[device] = (grouped and backend.group_target) or backend.target
+            groups = self.program.source_on(device).groups
+            found = self._targets[device] = backend.group_target if groups else backend.target
         return found
 
     def _load_either(self, device: Device, group: Triple, buffers: int) -> Kernel:
