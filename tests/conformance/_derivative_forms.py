@@ -1234,6 +1234,29 @@ FORMS = [
                 "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) g(v, r); }",
             ),
             (
+                "an element that an unrolled loop reads",
+                "",
+                "[MaxIters(2)] for (int j = 0; j < 2; ++j) [ForceUnroll] for (int i = 1; i < 3; ++i) "
+                "{ float u = v[i]; if (u > 0) r += log(u) + rsqrt(v[i]); }",
+            ),
+            (
+                "conditions",
+                "",
+                "int i = 0; [MaxIters(2)] while (i < 2 && (x < 5 || log(w) * r < 0)) { float u = 1; "
+                "if (x > 5 && (u = rsqrt(w)) > 0) r *= u; ++i; }",
+            ),
+            (
+                "a namespace, and a vector that changes",
+                "namespace Space { [Differentiable] float g(float w) { return rsqrt(w); } }",
+                "float2 u = x; [MaxIters(4)] while (u.x < 3) { if (x > 5) r += Space::g(w); u += 1; }",
+            ),
+            (
+                "an object that is called",
+                "struct S : IDifferentiable { float w; "
+                "[Differentiable] float operator()(float y) { return y * rsqrt(w); } };",
+                "S s = {w}; int2 u = 0; [MaxIters(3)] for (uint i = 0; i < 3; ++i) { u += 1; if (x > 5) r += s(1); }",
+            ),
+            (
                 "loops in a branch",
                 "",
                 "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) [MaxIters(2)] for (int j = 0; j < 2; ++j) "

@@ -9,11 +9,12 @@ Calls that each round reaches stay, and so do functions whose derivatives are fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slangpy_rt.slang.corrections.rebinding.edit import Edit
-from slangpy_rt.slang.corrections.rebinding.element_reads import changed_in
+from slangpy_rt.slang.corrections.rebinding.element_reads import changed_in, is_unrolled
 from slangpy_rt.slang.corrections.rebinding.loop_sizes import literal_rounds
 from slangpy_rt.slang.corrections.rebinding.surroundings import Surroundings
 from slangpy_rt.slang.differentiable_functions import DifferentiableFunction, Variable, declared_variables, kind_of
@@ -29,6 +30,7 @@ _FINITE = frozenset(
     )
 ).union(("if", "for", "while", "switch", "return", "int", "uint", "bool", "sizeof", "case", "else"))  # fmt: skip
 _CHOICES = frozenset(("?", "&&", "||"))
+_INTEGER = re.compile(r"u?int(?:(?:8|16|32|64)_t)?|bool")
 
 Known = Mapping[str, Variable]
 
@@ -73,19 +75,25 @@ class _Reader:
             return
         inner = {**known, **{v.name: self.around.resolved(v) for v in declared_variables(statement.items)}}
         if isinstance(statement, Branch):
+            yield from self._choices(statement.items, inner, turn, guarded)
             for part in statement.parts:
                 yield from self.edits(part, inner, turn, True)
         elif isinstance(statement, Loop):
             if statement.part is None:
                 return
-            unrolled = any(i.text in ("ForceUnroll", "$") for i in (*statement.attributes, *statement.items[:1]))
-            if statement.word and not unrolled:
-                changed = changed_in(statement, self.around.writers)
-                turn = _Turn(changed, _counter(statement, changed, inner))
+            if statement.word and not is_unrolled(statement):
+                changed = changed_in(statement, self.around.writers, literals=True)
+                turn = _Turn(changed, _counter(changed, inner))
                 guarded = guarded or (statement.word != "do" and not literal_rounds(statement))
+                first = next((at for at, item in enumerate(statement.items) if item.text == ";"), 0)
+                yield from self._choices(statement.items[first:], inner, turn, False)
             yield from self.edits(statement.part, inner, turn, guarded)
-        elif turn and turn.counter and (guarded or any(item.text in _CHOICES for item in statement.items)):
-            yield from self._calls(statement.items, inner, turn)
+        else:
+            yield from self._choices(statement.items, inner, turn, guarded)
+
+    def _choices(self, items: Sequence[Token], known: Known, turn: _Turn | None, guarded: bool) -> Iterator[Edit]:
+        if turn and turn.counter and (guarded or any(item.text in _CHOICES for item in items)):
+            yield from self._calls(items, known, turn)
 
     def _calls(self, items: Sequence[Token], known: Known, turn: _Turn) -> Iterator[Edit]:
         ends: list[tuple[int, int]] = []
@@ -108,14 +116,15 @@ class _Reader:
     ) -> tuple[int, int, int] | None:
         """Return the first index and the index after the last of an argument, and the index of the call's start."""
         parts = arguments_of(items, opening)
-        first = at
-        if at >= 2 and items[at - 1].text == ".":
-            first = expression_start(items, at - 2)
-            if first < 0:
-                return None
+        first = expression_start(items, at)
+        if first < 0:
+            return None
+        if first == at and items[at].text in known:
+            parts.insert(0, (at, at + 1))  # an object that is called
+        elif first < at and items[at - 1].text == ".":
             parts.insert(0, (first, at - 1))
         names = {i.text for start, end in parts for k, i in enumerate(items[start:end]) if _is_name(items, start + k)}
-        if names & turn.changed or (at and items[at - 1].text == "::"):
+        if names & turn.changed:
             return None
         written = set(passed_places(items, at, self.around.writers)) if items[at].text in self.around.writers else ()
         for start, end in parts:
@@ -140,8 +149,14 @@ def _is_name(items: Sequence[Token], at: int) -> bool:
     return items[at].kind == "word" and (at == 0 or items[at - 1].text not in (".", "::"))
 
 
-def _counter(loop: Loop, changed: frozenset[str], known: Known) -> str:
-    """Return an integer that changes in a loop: its counter, or a variable that it assigns."""
-    numbers = [name for name in sorted(changed) if name in known and known[name].kind == "other"]
-    scalars = [name for name in sorted(changed) if name in known and known[name].kind == "scalar"]
-    return numbers[0] if numbers else f"int({scalars[0]})" if scalars else ""
+def _counter(changed: frozenset[str], known: Known) -> str:
+    """Return an integer that changes in a loop: its counter, or one that is made of a variable that it assigns."""
+    found = [known[name] for name in sorted(changed) if name in known and not known[name].array]
+    numbers = [v for v in found if _INTEGER.fullmatch(v.type)]
+    if numbers:
+        whole = next((v.name for v in numbers if v.type == "int"), "")
+        return whole or f"int({numbers[0].name})"
+    for variable in found:
+        if variable.kind == "scalar" or (variable.kind == "composite" and not variable.matrix):
+            return f"int({variable.name})" if variable.kind == "scalar" else f"int({variable.name}[0])"
+    return ""
