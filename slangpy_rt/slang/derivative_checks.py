@@ -8,6 +8,7 @@
   assignments to its fields, but not ``P p = {x, y};`` and ``P(x, y)``.
 - Loops inside one another whose numbers of rounds differ have arrays of the wrong sizes. ``rebinding`` makes the
   numbers equal, where they are known and the arrays do not become too large.
+- A ``case`` of a switch that goes on in the next one ends Slang's process.
 - A ``property`` with ``[Differentiable]`` accessors ends Slang's process.
 
 Overloads of one name are refused together. A mention of a type counts as a call of its operators, initializers and
@@ -36,7 +37,7 @@ from slangpy_rt.slang.differentiable_functions import (
     treated_functions,
 )
 from slangpy_rt.slang.macros import Macro, expanded, macros_of
-from slangpy_rt.slang.statements import walk
+from slangpy_rt.slang.statements import falling_cases, walk
 from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, tokens
 
 _DERIVATIVES = re.compile(r"\b(?:bwd_diff|fwd_diff)\b")
@@ -104,6 +105,8 @@ class Caller:
     nests : tuple of (int, bool)
         The line of each loop in another one whose backward derivative is wrong, and whether the number of its rounds
         is known.
+    falls : tuple of int
+        The line of each case of a switch that goes on in the next one.
     """
 
     name: str
@@ -112,6 +115,7 @@ class Caller:
     constructions: tuple[Construction, ...]
     lines: Mapping[str, int]
     nests: tuple[tuple[int, bool], ...] = ()
+    falls: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +246,7 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
             structs[name] = (*structs.get(name, ()), *bases)
     one_way = _one_way(known) if "fwd_diff" in kernel else frozenset()
     every = [caller for file in known for caller in file.callers]
-    if not treated and not one_way and not any(caller.constructions or caller.nests for caller in every):
+    if not treated and not one_way and not any(c.constructions or c.nests or c.falls for c in every):
         return
     # A generated kernel differentiates ``_spy_primal``, which calls the function.
     primal = _PRIMAL.search(kernel)
@@ -265,6 +269,11 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
                 "[TreatAsDifferentiable] and writes to a parameter, or has the attribute from a macro: Slang 2026.12 "
                 "loses its values in derivatives. Make it [Differentiable], and detach(...) the values without "
                 "gradients."
+            )
+        for line in caller.falls if "bwd_diff" in kernel else ():
+            raise CompileError(
+                f"{path}:{line}: {caller.name}: a case of the switch goes on in the next one, on which Slang 2026.12 "
+                "ends in the backward derivative. Repeat the statements, and write break after them."
             )
         for line, counted in caller.nests if "bwd_diff" in kernel else ():
             cause = (
@@ -354,6 +363,7 @@ def _caller(text: str, function: DifferentiableFunction, owner: Sequence[str]) -
         tuple(constructions),
         lines,
         tuple((_line(text, offset), counted) for offset, counted in unmended_nests(function)),
+        tuple(_line(text, offset) for offset in falling_cases(function.body)),
     )
 
 

@@ -18,7 +18,7 @@ from slangpy_rt.core.errors import CompileError
 from slangpy_rt.core.paths import resolved
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.corrections.rebinding import rebinding_edits
-from slangpy_rt.slang.files import decoded, names_files, reachable, read_file
+from slangpy_rt.slang.files import decoded, names_files, reachable, read_file, real
 from slangpy_rt.slang.shader_modules import is_ours
 from slangpy_rt.slang.source_map import SourceMap
 
@@ -46,6 +46,9 @@ class FileSystem:
         self._native = native
         self._add_source = add_source
         self._folders: tuple[str, ...] = ()
+        # The module that is loaded, and the texts around its files by their paths, once one of these is read.
+        self._module = ("", "")
+        self._around: dict[str, str] | None = None
         own = {
             name: slot for name, (slot, _, _) in _abi.METHODS.items() if name.partition(".")[0] in _abi.IDENTIFIERS
         }
@@ -63,13 +66,22 @@ class FileSystem:
         return ctypes.addressof(self._object)
 
     @contextmanager
-    def searching(self, folders: tuple[str, ...]) -> Iterator[None]:
-        """Look up files that a file names in `folders`, too, while a module is loaded. The library's lock is held."""
-        before, self._folders = self._folders, folders
+    def searching(self, folders: tuple[str, ...], path: str, text: str) -> Iterator[None]:
+        """Look up files that a file names in `folders`, too, while a module is loaded. The library's lock is held.
+
+        Parameters
+        ----------
+        folders : tuple of str
+            The search path.
+        path, text : str
+            The module. An included file uses its structs, functions and macros.
+        """
+        before = self._folders, self._module, self._around
+        self._folders, self._module, self._around = folders, (path, text), None
         try:
             yield
         finally:
-            self._folders = before
+            self._folders, self._module, self._around = before
 
     def _callback(self, name: str) -> Any:
         _, result, parameters = _abi.METHODS[name]
@@ -115,11 +127,20 @@ class FileSystem:
                 text = decoded(file, data)
             except CompileError:  # the session reports it
                 return self._blob(data, out)
-            others = reachable(file, text, self._folders) if names_files(text) else []
-            source = SourceMap.of(text).edited(rebinding_edits(text, (other for _, other in others)))
+            source = SourceMap.of(text).edited(rebinding_edits(text, self._others(file, text)))
             self._add_source(file, source)
             data = source.text.encode()
         return self._blob(data, out)
+
+    def _others(self, file: str, text: str) -> list[str]:
+        """Return the texts that a file may use: those that it names, the module, and those that the module names."""
+        if self._around is None:
+            path, module = self._module
+            found = reachable(path, module, self._folders) if names_files(module) else []
+            self._around = {real(name): other for name, other in [(path, module), *found]}
+        named = reachable(file, text, self._folders) if names_files(text) else []
+        others = self._around | {real(name): other for name, other in named}
+        return [other for name, other in others.items() if name != real(file)]
 
     def getFileUniqueIdentity(self, path: bytes, out: int) -> int:
         return self.getPath(_SIMPLIFIED + 1, path, out)

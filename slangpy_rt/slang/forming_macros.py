@@ -1,4 +1,4 @@
-"""The macros of Slang texts that form statements, declarations or elements of arrays.
+"""The macros of Slang texts that form statements, declarations, vectors or elements of arrays.
 
 A macro is left to the compiler if it has several definitions or an ``#undef``, if an ``#if`` that is no include guard
 may leave its definition out, if it takes any number of arguments, or if it makes a string of one.
@@ -15,8 +15,11 @@ from slangpy_rt.slang.tokens import directives
 
 _IF, _END = re.compile(r"\s*#[ \t]*if(n?def|)\b[ \t]*(\w*)"), re.compile(r"\s*#[ \t]*endif\b")
 _UNDEFINED = re.compile(r"#[ \t]*undef[ \t]+(\w+)")
-# Parts of a replacement text that is more than an expression of names, numbers and calls.
-_FORMS = re.compile(r"[\[\];{}]|ifferentiable|\b(?:for|while)\b|(?<![=!<>])=(?!=)|\+\+|--")
+# Parts of a replacement text that is more than an expression of names, numbers and calls, or builds a vector.
+_FORMS = re.compile(
+    r"[\[\];{}]|ifferentiable|\b(?:for|while)\b|(?<![=!<>])=(?!=)|\+\+|--"
+    r"|\b(?:float|half|double)(?:16_t|32_t|64_t)?[1-4](?:x[1-4])?\b|\b(?:vector|matrix)\b"
+)
 _STRING_OF_ARGUMENT = re.compile(r"(?<!#)#(?!#)")
 
 

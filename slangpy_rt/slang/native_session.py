@@ -117,7 +117,7 @@ class NativeSession:
         note = Out()
         if source:
             self._library.add_source(path, source)
-        with self._library.files.searching(self._folders):
+        with self._library.files.searching(self._folders, path, text):
             address = self.pointer.call(
                 "ISession.loadModuleFromSourceString", name.encode(), os.fsencode(path), text.encode(), note.ref
             )

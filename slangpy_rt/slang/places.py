@@ -12,6 +12,8 @@ from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing
 
 ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<="))
 _STEPS = frozenset(("++", "--"))
+_GENERIC_TYPES = frozenset(("vector", "matrix", "Array"))
+_GENERIC_OPERATORS = frozenset(("<", ">", ",", "::", ".", "[", "]", "(", ")", "+", "-", "*", "/", "%"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,17 @@ def opening_of(items: Sequence[Token], at: int) -> int:
     return at if at < len(items) and items[at].text == "(" else -1
 
 
-def arguments_of(items: Sequence[Token], opening: int) -> list[tuple[int, int]]:
+def arguments_of(items: Sequence[Token], opening: int, generics: bool = True) -> list[tuple[int, int]]:
     """Return the first index and the index after the last one of each argument of a call.
+
+    Parameters
+    ----------
+    items : sequence of Token
+        The tokens of a statement.
+    opening : int
+        The index of the parenthesis.
+    generics : bool
+        Whether ``a < b, c > (d)`` is one argument with generic arguments. It may be two comparisons.
 
     Raises
     ------
@@ -64,15 +75,34 @@ def arguments_of(items: Sequence[Token], opening: int) -> list[tuple[int, int]]:
     close = closing(items, opening)
     found = []
     start = opening + 1
-    depth = 0
+    depth = generic = 0
     for at in range(opening + 1, close + 1):
         word = items[at].text
-        if at == close or (word == "," and depth == 0):
+        if at == close or (word == "," and depth == 0 and at > generic):
             if at > start:
                 found.append((start, at))
             start = at + 1
         depth += (word in "([{") - (word in ")]}")
+        if word == "<":
+            generic = max(generic, _generic_end(items, at, generics))
     return found
+
+
+def _generic_end(items: Sequence[Token], at: int, calls: bool) -> int:
+    """Return the index of the ``>`` of the generic arguments that begin at index `at`; -1 if there are none."""
+    known = items[at - 1].text in _GENERIC_TYPES
+    if items[at - 1].kind != "word" or not (known or calls):
+        return -1
+    depth = 0
+    for end in range(at, len(items)):
+        word = items[end].text
+        depth += (word == "<") - (word == ">")
+        if depth == 0:
+            after = items[end + 1].text if end + 1 < len(items) else ""
+            return end if known or after in ("(", ".", "::") else -1
+        if items[end].kind == "operator" and word not in _GENERIC_OPERATORS:
+            return -1
+    return -1
 
 
 def is_place(items: Sequence[Token]) -> bool:
@@ -171,23 +201,34 @@ def written_places(items: Sequence[Token], writers: Writers) -> Iterator[tuple[i
             yield from passed_places(items, at, writers)
 
 
+def has_writes(items: Sequence[Token]) -> bool:
+    """Whether tokens have an assignment or a step such as ``++``. The tokens of ``>=`` are ``>`` and ``=``."""
+    texts = ["", "", *(item.text for item in items)]
+    found = (at for at, text in enumerate(texts) if text in ASSIGNMENTS or text in _STEPS)
+    return any(texts[at] != "=" or texts[at - 1] != ">" or texts[at - 2] == ">" for at in found)
+
+
 def passed_places(items: Sequence[Token], at: int, writers: Writers) -> Iterable[tuple[int, int]]:
     """Return the places to which the call of the function at index `at` may write, its object among them."""
     opening = opening_of(items, at + 1)
     if opening < 0:
         return []
     try:
-        given = arguments_of(items, opening)
+        readings = [arguments_of(items, opening, generics) for generics in (True, False)]
     except UnbalancedBrackets:
         return []
     known = writers[items[at].text]
-    fitting = [w for w in known if w.needed <= len(given) <= w.count] or list(known)
-    found = [
-        (start, end)
-        for number, (start, end) in enumerate(given)
-        if any(number in w.written for w in fitting) and is_place(items[start:end])
-    ]
-    if at >= 2 and items[at - 1].text == "." and any(w.mutating for w in fitting):
+    found: list[tuple[int, int]] = []
+    mutating = False
+    for given in readings[: 1 if readings[0] == readings[1] else 2]:
+        fitting = [w for w in known if w.needed <= len(given) <= w.count] or list(known)
+        mutating |= any(w.mutating for w in fitting)
+        found += (
+            (start, end)
+            for number, (start, end) in enumerate(given)
+            if any(number in w.written for w in fitting) and is_place(items[start:end])
+        )
+    if at >= 2 and items[at - 1].text == "." and mutating:
         root = root_index(items, at - 2)
         found += [(root, at - 1)] if root >= 0 else []
     return found

@@ -33,7 +33,7 @@ from slangpy_rt.slang.derivative_checks import (
     has_derivatives,
 )
 from slangpy_rt.slang.emitted import context_variables, exported
-from slangpy_rt.slang.files import check_imports, dependencies, names_files, places, reachable, telling
+from slangpy_rt.slang.files import check_imports, dependencies, names_files, places, reachable, real, telling
 from slangpy_rt.slang.groups import may_use_groups, uses_groups
 from slangpy_rt.slang.imports import imported
 from slangpy_rt.slang.library import Library
@@ -165,11 +165,12 @@ class Session(CompilerSession):
             if ours or auto or names_files(source):  # any other text makes Slang read no file
                 self._load_library(read.text, *(text for _, text in near), but=path)
             self._hide_entry_points(path, source)
+            around = [(path, source), *near]
             if auto:
                 read = auto.around(read)
-                self._load_imports(path, source, auto)
+                self._load_imports(path, source, around, auto)
             if self.target.program:
-                self._load_rebound(path, source, near)
+                self._load_rebound(path, source, around)
             with telling(path, source, self._folders):
                 module = self._native.load(name, path, read.text, read)
             self._loaded[name] = loaded
@@ -381,14 +382,14 @@ class Session(CompilerSession):
             if self._undo or (but and (Path(but).parent / f"{name}.slang").is_file()):
                 self._sources.append((name, path, self._undo + text, ()))
 
-    def _load_imports(self, path: str, source: str, auto: AutoImport) -> None:
+    def _load_imports(self, path: str, source: str, near: list[tuple[str, str]], auto: AutoImport) -> None:
         """Load those files imported by `source` that need the module `auto`, with an ``import`` of it added."""
         for name, file, text in imported(path, source, self._folders):
             if auto.needed(text) and name not in self._imported:
                 self._imported.add(name)
                 check_names(Path(file).stem, file, text)
                 read = prepare(text, self.target.format).source
-                read = auto.around(read.edited(rebinding_edits(read.text)))
+                read = auto.around(read.edited(rebinding_edits(read.text, _but(file, near))))
                 self._native.load(name, file, read.text, read)
                 self._sources.append((name, file, read.text, ()))
 
@@ -396,7 +397,7 @@ class Session(CompilerSession):
         """Load imported files with rebound values: a device that compiles by itself reads files as they are."""
         found = imported(path, source, self._folders)
         for name, file, text in found:
-            edits = rebinding_edits(text, (other for _, other in near))
+            edits = rebinding_edits(text, _but(file, near))
             if edits and name not in self._imported:
                 self._imported.add(name)
                 check_names(Path(file).stem, file, text)
@@ -404,7 +405,9 @@ class Session(CompilerSession):
                 self._native.load(name, file, read.text, read)
                 self._sources.append((name, file, read.text, ()))
         files = {os.path.realpath(file) for _, file, _ in found}
-        self._unbound += (file for file, text in near if file not in files and rebinding_edits(text))
+        self._unbound += (
+            file for file, text in near[1:] if file not in files and rebinding_edits(text, _but(file, near))
+        )
 
     def _derivative_facts(self) -> list[Facts]:
         """Return what the derivatives of the files' functions depend on; only derivatives read the files for it."""
@@ -532,6 +535,11 @@ class Session(CompilerSession):
         text = self._undo + text
         name = f"query_{_digest(text)[:16]}"
         return self._native.load(name, f"{name}.slang", text)
+
+
+def _but(file: str, near: list[tuple[str, str]]) -> list[str]:
+    """Return the texts of all files but one."""
+    return [text for name, text in near if real(name) != real(file)]
 
 
 def _digest(text: str) -> str:

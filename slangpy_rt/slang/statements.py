@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing
 
@@ -108,6 +109,26 @@ def walk(statement: Statement) -> Iterator[Statement]:
         inside = (statement.part,)
     for part in inside:
         yield from walk(part)
+
+
+def falling_cases(body: Statement) -> Iterator[int]:
+    """Yield the offset of the last statement of each case of a switch that goes on in the next case."""
+    for statement in walk(body):
+        switch = isinstance(statement, Branch) and len(statement.parts) == 1 and statement.parts[0]
+        if not isinstance(switch, Block) or not switch.body or not switch.body[0].labels:
+            continue
+        for last, label in pairwise(switch.body):
+            if label.labels and not last.labels and _goes_on(last):
+                yield last.start
+
+
+def _goes_on(statement: Statement) -> bool:
+    """Whether what follows a statement may be run."""
+    if isinstance(statement, Block):
+        return not statement.body or _goes_on(statement.body[-1])
+    if isinstance(statement, Branch):
+        return len(statement.parts) < 2 or any(map(_goes_on, statement.parts))
+    return isinstance(statement, Loop) or not statement.jumps
 
 
 def _statement(items: Sequence[Token], at: int, limit: int) -> tuple[Statement, int]:

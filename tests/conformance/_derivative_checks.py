@@ -15,6 +15,9 @@ import numpy as np
 
 import slangpy_rt as spy
 from tests.conformance._derivative_programs import (
+    ABSOLUTE,
+    BESIDE,
+    RELATIVE,
     Measurement,
     Program,
     called,
@@ -114,7 +117,7 @@ def slack_of(device: spy.Device, program: Program) -> float:
 
 
 def _differs(found: Array, wanted: Array, scale: Array, slack: float = 1.0) -> bool:
-    room = 1e-3 * np.abs(wanted) + 5e-4 * scale + 2e-5
+    room = RELATIVE * np.abs(wanted) + BESIDE * scale + ABSOLUTE
     return not bool((np.abs(found - wanted) <= slack * room).all())
 
 

@@ -88,6 +88,13 @@ def _powers(x: Array, n: Array, stop: int = 3) -> Array:
     return np.asarray(np.sum([x * x * i for i in range(int(n), stop)]))
 
 
+def _waves(x: Array, n: Array, rounds: int) -> Array:
+    r = np.array(1.0)
+    for _ in range(rounds):
+        r = np.sin(r * x + n)
+    return np.asarray(r)
+
+
 def _f4(p: Array, q: Array) -> Any:
     if p[1] < 0.5:
         q = p * p
@@ -268,6 +275,35 @@ FORMS = [
             ),
         ]
     ),
+    *(
+        Form(
+            "A scalar of a loop and a vector",
+            name,
+            text + D + f"float3 f(float3 v, float k) {{ {body} }}",
+            (V, K),
+            same,
+        )
+        for name, text, body, same in [
+            (
+                "an inout argument",
+                "[Differentiable] void io(float k, inout float w) { w = w * k + 0.1; } ",
+                "float w = 1; [MaxIters(3)] for (int i = 0; i < 3; ++i) io(k, w); return w * v;",
+                _mean,
+            ),
+            (
+                "an argument that stays as it is",
+                "[Differentiable] float io(float x, inout float w) { return x; } ",
+                "float w = 2 * k; [MaxIters(3)] for (int i = 0; i < 3; ++i) k *= sin(k) * io(k, w); return w * v;",
+                lambda v, k: 2 * k * v,
+            ),
+            (
+                "sincos",
+                "",
+                "float s, c = k; [MaxIters(2)] for (int i = 0; i < 2; ++i) sincos(c, s, c); return s * v + c;",
+                lambda v, k: np.sin(np.cos(k)) * v + np.cos(np.cos(k)),
+            ),
+        ]
+    ),
     # A variable that a function wrote to, read in a loop.
     Form(
         "An `out` or `inout` argument before a loop",
@@ -297,6 +333,28 @@ FORMS = [
         "float p = a; [MaxIters(2)] for (int i = 0; i < 2; ++i) p = x * p; return p; }",
         (np.array(0.5),),
         _sines,
+    ),
+    *(
+        Form(
+            "An `out` or `inout` argument before a loop",
+            name,
+            text + D + f"float f(float3 v, float k) {{ float x = k; {call} float p = k; "
+            "[MaxIters(2)] for (int i = 0; i < 2; ++i) p = x * p; return p; }",
+            (V, K),
+            lambda v, k: (v[0] * np.sin(k)) ** 2 * k,
+        )
+        for name, text, call in [
+            (
+                "inout, after generic arguments",
+                "[Differentiable] void io(vector<float, 3> a, inout float x) { x = a.x * sin(x); } ",
+                "io(vector<float, 3>(v.x, 1, 1), x);",
+            ),
+            (
+                "inout, after comparisons",
+                "[Differentiable] void io(bool a, bool b, float y, inout float x) { if (a && b) x = y * sin(x); } ",
+                "io(x < 2, x > (0.1), v.x, x);",
+            ),
+        ]
     ),
     Form(
         "An `out` or `inout` argument before a loop",
@@ -359,6 +417,49 @@ FORMS = [
                 "float2",
                 "if (p.y < 0.5) { p.x = q.x * 3; return p; } return q * p;",
                 lambda p, q: np.array([q[0] * 3, p[1]]),
+            ),
+        ]
+    ),
+    *(
+        Form("A component in a branch", name, text + D + f"float f(float2 p, float2 q) {{ {body} }}", (P, Q), same)
+        for name, text, body, same in [
+            (
+                "an inout argument",
+                "[Differentiable] void io(inout float x) { x = 0.5; } ",
+                "if (p.y < 0.5) { q = p * p; io(p.x); } return q.y * p.y * p.x;",
+                _f4,
+            ),
+            (
+                "an out argument of a declaration",
+                "[Differentiable] float io(out float x) { x = 0.5; return 2; } ",
+                "if (p.y < 0.5) { q = p * p; float y = io(p.x); q *= y; } return q.y * p.y * p.x / 2;",
+                _f4,
+            ),
+            (
+                "an out argument in a condition",
+                "[Differentiable] float io(out float x) { x = 0.5; return 2; } ",
+                "if (p.y < 0.5) { q = p * p; if (io(p.x) > 1) q *= p.x; } return q.y * p.y * p.x * 2;",
+                _f4,
+            ),
+            (
+                "an inout argument of a result",
+                "[Differentiable] float io(inout float x) { x = 0.5; return 2; } ",
+                "if (p.y < 0.5) { q = p * p; return io(p.x) * q.y * p.y * p.x; } return q.y * p.y * p.x;",
+                lambda p, q: 2 * _f4(p, q),
+            ),
+            (
+                "sincos",
+                "",
+                "if (p.y < 0.5) { q = p * p; sincos(q.x, p.x, p.y); } return q.y * p.y * p.x;",
+                lambda p, q: p[1] ** 2 * np.cos(p[0] ** 2) * np.sin(p[0] ** 2),
+            ),
+            (
+                "an object in a struct",
+                "struct S : IDifferentiable { float a; [Differentiable] [mutating] void set() { a = 0.5; } }; "
+                "struct T : IDifferentiable { S x; S y; }; ",
+                "T s = {{p.x}, {p.y}}, t = {{q.x}, {q.y}}; if (p.y < 0.5) { t.x.a = p.x * p.x; t.y.a = p.y * p.y; "
+                "s.x.set(); } return t.y.a * s.y.a * s.x.a;",
+                _f4,
             ),
         ]
     ),
@@ -498,6 +599,50 @@ FORMS = [
         "[Differentiable] float2 g(no_diff float u, float x) { return float2(u, x); }",
         (P, Q),
         lambda p, q: np.array([0.8, p[1]]) * q,
+    ),
+    # Operands without derivatives in a vector that is made of them.
+    *(
+        Form("A vector that is built from constants", name, text, (V, K), same)
+        for name, text, same in [
+            (
+                "a `no_diff` vector",
+                "[Differentiable] float g(no_diff float2 q, float3 v) { v += float3(q, v.z); "
+                "return v.x * v.y * v.z; } " + D + "float f(float3 v, float k) { return k * g(float2(1, 2), v); }",
+                lambda v, k: k * (v[0] + 1) * (v[1] + 2) * 2 * v[2],
+            ),
+            (
+                "a `no_diff` vector that cannot be assigned",
+                "[Differentiable] float3 g(const no_diff float2 q, float3 v) { let w = q; "
+                "return float3(w, v.z) * v; } "
+                + D
+                + "float3 f(float3 v, float k) { return k * g(float2(1, 2), v); }",
+                lambda v, k: k * np.array([v[0], 2 * v[1], v[2] ** 2]),
+            ),
+            (
+                "a row of a matrix",
+                "[Differentiable] float3 g(no_diff float3 q, float3 v) { float2x3 m; m[0] = q; m[1] = v; "
+                "return m[0] * m[1] + float2x3(q, v)[1]; } "
+                + D
+                + "float3 f(float3 v, float k) { return k * g(float3(1, 2, 3), v); }",
+                lambda v, k: k * (np.array([1, 2, 3]) + 1) * v,
+            ),
+            (
+                "a vector of an integer",
+                "[Differentiable] float3 g(int n, float3 v) { float3 w = {float2(n), v.z}; "
+                "return float3((float2)n, v.z) * v + vector<float, 3>(vector<float, 2>(n + 1), v.z) * w; } "
+                + D
+                + "float3 f(float3 v, float k) { return k * g(2, v); }",
+                lambda v, k: k * (np.array([2, 2, v[2]]) * v + np.array([6, 6, v[2] ** 2])),
+            ),
+            (
+                "a field that has no derivative",
+                "struct S { float2 a; float b; }; [Differentiable] float3 g(no_diff float2 q, no_diff float u, "
+                "float3 v) { S s; s.a = q; s.b = u; return float3(s.a, v.z) * v * s.b; } "
+                + D
+                + "float3 f(float3 v, float k) { return k * g(float2(1, 2), 3, v); }",
+                lambda v, k: 3 * k * np.array([v[0], 2 * v[1], v[2] ** 2]),
+            ),
+        ]
     ),
     Form(
         "Functions",
@@ -745,6 +890,11 @@ FORMS = [
                 lambda x, n: 4 * x * x,
             ),
             (
+                "a condition of two characters",
+                "int i = 2; float y = x; [MaxIters(4)] while (i >= 0) { y = y * x; --i; if (i == 0) break; } r = y;",
+                lambda x, n: x**3,
+            ),
+            (
                 "continue in while",
                 "int i = 0; [MaxIters(3)] while (i < 3) { i++; if (i == 2) continue; r += x * x * i; }",
                 lambda x, n: 4 * x * x,
@@ -780,5 +930,338 @@ FORMS = [
         + "float f(float k) { T t; t.a = k; return t[1] * k; }",
         (K,),
         lambda k: 2 * k * k,
+    ),
+    # An inout parameter that gets a value without a derivative.
+    *(
+        Form(
+            "An `inout` parameter and a constant",
+            name,
+            f"{text} " + D + f"float2 f(float2 p, float2 q) {{ {body} }}",
+            (P, Q),
+            same,
+        )
+        for name, text, body, same in [
+            (
+                "a constant is assigned",
+                "[Differentiable] void g(inout float x) { x = 2; }",
+                "g(p.x); return p * q;",
+                lambda p, q: np.array([2, p[1]]) * q,
+            ),
+            (
+                "a detached value is assigned",
+                "[Differentiable] void g(inout float2 x, no_diff float2 y) { float2 w = y; x = w + w; }",
+                "g(p, float2(1, 2)); return p * q;",
+                lambda p, q: np.array([2, 4]) * q,
+            ),
+            (
+                "what is computed is constant",
+                "[Differentiable] void g(inout float x, float y) { x = floor(y); }",
+                "g(p.x, q.y); return p + q;",
+                lambda p, q: np.array([0, p[1]]) + q,
+            ),
+            (
+                "a constant, and an early return",
+                "[Differentiable] void g(inout float x, float y) { x = 0.5; if (y > 0) return; x = y; }",
+                "g(p.x, q.y); return p * q;",
+                lambda p, q: np.array([0.5, p[1]]) * q,
+            ),
+            (
+                "a constant that is returned",
+                "[Differentiable] float g(inout float x) { return x = 2; }",
+                "float r = g(p.x); return r * p * q;",
+                lambda p, q: 2 * np.array([2, p[1]]) * q,
+            ),
+            (
+                "an object that is assigned",
+                "struct S : IDifferentiable { float a; float b; "
+                "[Differentiable] [mutating] void g(no_diff S s) { this = s; } };",
+                "S s = {p.x, q.x}, t = {1, 2}; s.g(t); return s.b * p;",
+                lambda p, q: 2 * p,
+            ),
+            (
+                "a constant is passed",
+                "[Differentiable] void g(inout float x, float y) { x *= y; }",
+                "float r = 0.7; g(r, p.y); return r * q;",
+                lambda p, q: 0.7 * p[1] * q,
+            ),
+            (
+                "a component of a constant is passed",
+                "[Differentiable] void g(inout float x, float y) { x *= y; }",
+                "float2 r = {0.5, 0.7}; g(r.y, p.y); return r * q;",
+                lambda p, q: np.array([0.5, 0.7 * p[1]]) * q,
+            ),
+            (
+                "a constant is passed in an expression",
+                "[Differentiable] float g(inout float x, float y) { x *= y; return x; }",
+                "float r = 2; if (p.x > 3) r = 1; else if (g(r, q.x) > 0.5) r *= 2; return r * q;",
+                lambda p, q: 4 * q[0] * q,
+            ),
+            (
+                "a constant is passed in a loop",
+                "[Differentiable] void g(inout float x, float y) { x *= y; }",
+                "float r = 2; [MaxIters(3)] for (int i = 0; i < 3; ++i) { r = 0.5; g(r, p.y); } return r * q;",
+                lambda p, q: 0.5 * p[1] * q,
+            ),
+        ]
+    ),
+    # Loops inside one another with different numbers of rounds.
+    *(
+        Form(
+            "Loops inside one another",
+            name,
+            text + D + f"float f(float x, float n) {{ float r = 1; {body} return r; }}",
+            (K, np.array(0.5)),
+            same,
+        )
+        for name, text, body, same in [
+            (
+                "more rounds outside",
+                "",
+                "[MaxIters(5)] for (int i = 0; i < 5; ++i) { [MaxIters(2)] for (int j = 0; j < 2; ++j) "
+                "r = sin(r * x + n); }",
+                lambda x, n: _waves(x, n, 10),
+            ),
+            (
+                "more rounds inside",
+                "",
+                "[MaxIters(2)] for (int i = 0; i < 2; ++i) { [MaxIters(9)] for (int j = 0; j < 9; ++j) "
+                "r = sin(r * x + n); }",
+                lambda x, n: _waves(x, n, 18),
+            ),
+            (
+                "one round inside",
+                "",
+                "[MaxIters(4)] for (int i = 0; i < 4; ++i) { [MaxIters(1)] for (int j = 0; j < 1; ++j) r /= x; }",
+                lambda x, n: 1 / x**4,
+            ),
+            (
+                "three loops, and two in one",
+                "",
+                "[MaxIters(2)] for (int i = 0; i < 2; ++i) { [MaxIters(3)] for (int j = 0; j < 3; ++j) "
+                "for (int k = 1; k >= 0; --k) r = sin(r * x + n); for (int l = 0; l < 4; l += 2) "
+                "r = sin(r * x + n); }",
+                lambda x, n: _waves(x, n, 16),
+            ),
+            (
+                "while in do",
+                "",
+                "int i = 0; [MaxIters(6)] do { int j = 0; [MaxIters(2)] while (j < 2) { r = sin(r * x + n); ++j; } "
+                "++i; } while (i < 6);",
+                lambda x, n: _waves(x, n, 12),
+            ),
+            (
+                "numbers of a generic function",
+                "[Differentiable] float g<let N : int, let M : int>(float r, float x, float n) { "
+                "[MaxIters(N)] for (int i = 0; i < N; ++i) [MaxIters(M)] for (int j = 0; j < M; ++j) "
+                "r = sin(r * x + n); return r; } ",
+                "r = g<5, 2>(r, x, n) + g<2, 6>(r, x, n);",
+                lambda x, n: _waves(x, n, 10) + _waves(x, n, 12),
+            ),
+            (
+                "a loop that is unrolled between them",
+                "",
+                "[MaxIters(5)] for (int i = 0; i < 5; ++i) [ForceUnroll] for (int j = 0; j < 2; ++j) "
+                "[MaxIters(2)] for (int k = 0; k < 2; ++k) r = sin(r * x + n);",
+                lambda x, n: _waves(x, n, 20),
+            ),
+        ]
+    ),
+    *(
+        Form(
+            "Loops inside one another",
+            name,
+            "static const int COUNT = 2; "
+            + D
+            + "float f(float x, float n) { float r = 1; [MaxIters(5)] for (int i = 0; i < 5; ++i) "
+            f"for ({head}) r = sin(r * x + n); return r; }}",
+            (K, np.array(0.5)),
+            lambda x, n: _waves(x, n, 10),
+            refused,
+        )
+        for name, head, refused in [
+            ("a number with a name", "int j = 0; j < COUNT; ++j", ""),
+            ("a counter on the right", "int j = 0; COUNT > j; ++j", ""),
+            ("a number with a name, counted down", "int j = COUNT + 2; j > 0; j -= 2", ""),
+            (
+                "a number that is not found",
+                "int j = 0; j < COUNT; j += COUNT - 1",
+                "f: the inner loop has no [MaxIters]",
+            ),
+        ]
+    ),
+    Form(
+        "Loops inside one another",
+        "an array that is too large",
+        D + "float f(float x, float n) { float r = 1; [MaxIters(500)] for (int i = 0; i < 5; ++i) "
+        "[MaxIters(2)] for (int j = 0; j < 2; ++j) r = sin(r * x + n); return r; }",
+        (K, np.array(0.5)),
+        lambda x, n: _waves(x, n, 10),
+        "f: the inner loop needs an array",
+    ),
+    Form(
+        "Functions",
+        "a quotient of equal vectors",
+        D + "float2 f(float2 p, float2 q) { return p / p + q; }",
+        (P, Q),
+        lambda p, q: p / p + q,
+    ),
+    # Vectors that are built from vectors without derivatives.
+    *(
+        Form(
+            "A vector that is built from vectors",
+            name,
+            f"{text} [Differentiable] float3 g(no_diff float2 x, float2 v) {{ {body} }} "
+            + D
+            + "float3 f(float2 p) { return g(float2(1, 2), p); }",
+            (P,),
+            same,
+        )
+        for name, text, body, same in [
+            ("a parameter", "", "return float3(x, v.y);", lambda p: np.array([1, 2, p[1]])),
+            ("a repeated number", "", "return float3(float2(3), v.y);", lambda p: np.array([3, 3, p[1]])),
+            ("a copy", "", "float2 a = x; return float3(v.y, a);", lambda p: np.array([p[1], 1, 2])),
+            ("a list", "", "float3 r = {x, v.y}; return r;", lambda p: np.array([1, 2, p[1]])),
+            ("a list that is returned", "", "return {x, v.y};", lambda p: np.array([1, 2, p[1]])),
+            ("a list that is assigned", "", "float3 r; r = {x, v.y}; return r;", lambda p: np.array([1, 2, p[1]])),
+            (
+                "lists in a list",
+                "",
+                "float3 r[2] = {{x, v.y}, {v.x, x}}; return r[0] * r[1];",
+                lambda p: np.array([p[0], 2, 2 * p[1]]),
+            ),
+            (
+                "a list in a struct",
+                "struct S : IDifferentiable { float2 c; float3 k; };",
+                "S s = {x, {x, v.y}}; return s.k * v.x;",
+                lambda p: np.array([1, 2, p[1]]) * p[0],
+            ),
+            (
+                "a field without a derivative",
+                "struct S { float2 c; };",
+                "S s; s.c = x; return float3(s.c, v.y);",
+                lambda p: np.array([1, 2, p[1]]),
+            ),
+            (
+                "rows of a matrix",
+                "",
+                "float2x2 m = float2x2(x, v); return float3(m[0], m[1].y);",
+                lambda p: np.array([1, 2, p[1]]),
+            ),
+            ("an alias", "typealias W = float3;", "return W(x, v.y);", lambda p: np.array([1, 2, p[1]])),
+            ("a macro", "#define W(a, b) float3(a, b)\n", "return W(x, v.y);", lambda p: np.array([1, 2, p[1]])),
+            (
+                "a generic type",
+                "",
+                "return vector<float, 3>(x, v.y);",
+                lambda p: np.array([1, 2, p[1]]),
+            ),
+        ]
+    ),
+    *(
+        Form(
+            "Switches",
+            name,
+            D
+            + "float2 f(float2 p, float2 q) { float2 r = p; switch (int(q.x * 10)) { "
+            + body
+            + " } return r * r; }",
+            (P, Q + 0.05),
+            same,
+            refused,
+        )
+        for name, body, same, refused in [
+            (
+                "a case that goes on",
+                "case 4: r *= q; case 5: r += q.yx; break; default: r = 1;",
+                lambda p, q: (p * q + q[::-1]) ** 2,
+                "f: a case of the switch goes on",
+            ),
+            (
+                "two labels",
+                "case 4: case 5: r += q.yx; break; default: r = 1;",
+                lambda p, q: (p + q[::-1]) ** 2,
+                "",
+            ),
+            (
+                "jumps in both branches",
+                "case 4: if (p.x > 0) { r *= q; break; } else return q; default: r = 1;",
+                lambda p, q: (p * q) ** 2,
+                "",
+            ),
+        ]
+    ),
+    # Calls that are not run, at points where their derivatives are not finite.
+    *(
+        Form(
+            "Derivatives that are not finite, in calls that are not run",
+            name,
+            f"{text} " + D + "float f(float x, float n) { float w = x * n, r = x; float3 v = float3(x, 0, x) * n; "
+            f"{body} return r * x; }}",
+            (K, np.array(0.0)),
+            lambda x, n: x * x,
+        )
+        for name, text, body in [
+            (
+                "a branch",
+                "",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) r += normalize(v).x; }",
+            ),
+            ("break", "", "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x < 5) break; r = log(w) * r; }"),
+            (
+                "continue",
+                "",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { float u = w; if (x < 5) continue; r = log(u) * r; }",
+            ),
+            ("no rounds", "", "[MaxIters(3)] for (int i = 3; i < int(x); ++i) r += length(v);"),
+            (
+                "a choice",
+                "",
+                "int m = 0; [MaxIters(3)] while (m < 3) { ++m; r *= x > 5 ? normalize(v).x : 1; }",
+            ),
+            (
+                "a function",
+                "[Differentiable] float g(float w) { return 1 / w; }",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) r += g(w); }",
+            ),
+            (
+                "a method",
+                "struct S : IDifferentiable { float3 w; [Differentiable] float h() { return length(w); } };",
+                "S s = {v}; [MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) r += s.h(); }",
+            ),
+            (
+                "a function with an inout parameter",
+                "[Differentiable] void g(float3 w, inout float q) { q += length(w); }",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) g(v, r); }",
+            ),
+            (
+                "an element that an unrolled loop reads",
+                "",
+                "[MaxIters(2)] for (int j = 0; j < 2; ++j) [ForceUnroll] for (int i = 1; i < 3; ++i) "
+                "{ float u = v[i]; if (u > 0) r += log(u) + rsqrt(v[i]); }",
+            ),
+            (
+                "conditions",
+                "",
+                "int i = 0; [MaxIters(2)] while (i < 2 && (x < 5 || log(w) * r < 0)) { float u = 1; "
+                "if (x > 5 && (u = rsqrt(w)) > 0) r *= u; ++i; }",
+            ),
+            (
+                "a namespace, and a vector that changes",
+                "namespace Space { [Differentiable] float g(float w) { return rsqrt(w); } }",
+                "float2 u = x; [MaxIters(4)] while (u.x < 3) { if (x > 5) r += Space::g(w); u += 1; }",
+            ),
+            (
+                "an object that is called",
+                "struct S : IDifferentiable { float w; "
+                "[Differentiable] float operator()(float y) { return y * rsqrt(w); } };",
+                "S s = {w}; int2 u = 0; [MaxIters(3)] for (uint i = 0; i < 3; ++i) { u += 1; if (x > 5) r += s(1); }",
+            ),
+            (
+                "loops in a branch",
+                "",
+                "[MaxIters(3)] for (int i = 0; i < 3; ++i) { if (x > 5) [MaxIters(2)] for (int j = 0; j < 2; ++j) "
+                "r += length(v); }",
+            ),
+        ]
     ),
 ]

@@ -21,6 +21,10 @@ STEP = 1e-4
 # How far apart the sides of a decision are at least. Inputs that are shifted by STEP, and floats of 32 bits, agree.
 MARGIN = 0.02
 LARGEST = 60.0
+# By how much values and derivatives may differ: relative to each, relative to the largest beside it, and at all.
+RELATIVE, BESIDE, ABSOLUTE = 1e-3, 5e-4, 2e-5
+# Relative errors of values and of slopes in floats of 32 bits: 8 units in the last place, as GPUs' functions have.
+ROUNDING = 2.0**-20
 MOST_TURNS = 40
 
 
@@ -309,11 +313,21 @@ class Frame:
         self.functions = {f.name: f for f in program.helpers}
         self.values: dict[int, Any] = {}
         self.columns = columns
+        # A generator of the errors of rounding, for an evaluation that has them.
+        self.errors: np.random.Generator | None = None
 
     def inner(self) -> Frame:
         frame = object.__new__(Frame)
-        frame.functions, frame.columns, frame.values = self.functions, self.columns, {}
+        frame.functions, frame.columns, frame.values, frame.errors = self.functions, self.columns, {}, self.errors
         return frame
+
+    def rounded(self, value: Any) -> Any:
+        """A value, and its changes from column to column, with an error each."""
+        if self.errors is None or not isinstance(value, np.ndarray):
+            return value
+        first = value[..., :1]
+        own, slope = 1 + ROUNDING * self.errors.uniform(-1, 1, (2, *first.shape))
+        return first * own + (value - first) * slope
 
 
 def _checked(value: Any) -> Any:
@@ -361,7 +375,7 @@ ORDER: dict[str, Callable[[Any, Any], bool]] = {
 
 def evaluate(node: Node, frame: Frame) -> Any:
     """The value of an expression."""
-    return _checked(_VALUES[node.kind](node, frame))
+    return frame.rounded(_checked(_VALUES[node.kind](node, frame)))
 
 
 def _compare(node: Node, frame: Frame) -> bool:
@@ -646,12 +660,39 @@ def measure(program: Program, inputs: Sequence[Any]) -> Measurement:
     Raises
     ------
     Rejection
-        If a decision is close, a value large, or the differences are not smooth.
+        If a decision is close, a value large, the differences are not smooth, or errors of rounding change them by
+        more than a part of what may differ.
     """
+    outputs, near, far = _differences(program, inputs, None)
+    if np.abs(near).max(initial=0) > 300 or np.abs(near - far).max(initial=0) > 1e-4 * (
+        1 + np.abs(near).max(initial=0)
+    ):
+        raise Rejection("not smooth")
+    for seed in range(2):
+        others, changed, _ = _differences(program, inputs, np.random.default_rng(seed))
+        _close(outputs[:, None], others[:, None])
+        _close(near, changed)
+        _close(near.T, changed.T)
+    return Measurement(tuple(inputs), outputs, near)
+
+
+def _close(rows: np.ndarray[Any, Any], others: np.ndarray[Any, Any]) -> None:
+    """Refuse rows whose sums of differences are more than a quarter of what may differ."""
+    if rows.size:
+        largest = np.abs(rows).sum(1).max()
+        if np.abs(rows - others).sum(1).max() > 0.25 * (BESIDE * largest + ABSOLUTE):
+            raise Rejection("rounding")
+
+
+def _differences(
+    program: Program, inputs: Sequence[Any], errors: np.random.Generator | None
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Outputs, and their derivatives by differences of one and of two steps."""
     main = program.main
     count = sum(count_of(p.type) for p in inputs_of(main))
     columns = 1 + 4 * count
     frame = Frame(program, columns)
+    frame.errors = errors
     at = 1
     arguments = []
     for parameter, value in zip(main.parameters, inputs, strict=True):
@@ -677,11 +718,7 @@ def measure(program: Program, inputs: Sequence[Any]) -> Measurement:
     shifted = whole[:, 1:].reshape(len(whole), count, 4)
     near = (shifted[..., 0] - shifted[..., 1]) / (2 * STEP)
     far = (shifted[..., 2] - shifted[..., 3]) / (4 * STEP)
-    if np.abs(near).max(initial=0) > 300 or np.abs(near - far).max(initial=0) > 1e-4 * (
-        1 + np.abs(near).max(initial=0)
-    ):
-        raise Rejection("not smooth")
-    return Measurement(tuple(inputs), whole[:, 0], near)
+    return whole[:, 0], near, far
 
 
 # ----------------------------------------------------------------------------------------------------------- text
@@ -747,7 +784,11 @@ class Writer:
                     return f"!{self.expression(parts[0], 8)}"
                 return f"{self.expression(parts[0], 3)} {data} {self.expression(parts[1], 3)}"
             case "intrinsic":
-                return f"{data}({self._list(parts, 9 if data == 'MIXED' else 0)})"
+                texts = [self.expression(part, 9 if data == "MIXED" else 0) for part in parts]
+                if data.isupper() and self.form.endswith("generic"):
+                    # A macro's argument ends at the comma of vector<T, N>.
+                    texts = [f"({text})" if "float3" in text else text for text in texts]
+                return f"{data}({', '.join(texts)})"
             case "by hand":
                 return f"{data}({self._list(parts)})"
             case "construct":
@@ -1739,10 +1780,11 @@ class Generator:
         turn = Node("assign", "", (v, Node("literal", "int", (), 1)), "+=")
         jumps = any(n.kind == "continue" for line in inner for n in nodes_of(line))
         lines = [turn, *inner] if jumps or self.chance(0.3) else [*inner, turn]
+        # A condition sees no variables of the body.
+        self.scope = [*scope, Variable(key, name, "int", False, count)]
         test = Node("compare", "bool", (v, Node("literal", "int", (), count)), "<")
         if self.chance(0.2):
             test = Node("logic", "bool", (test, self.condition(0)), "&&")
-        self.scope = [*scope, Variable(key, name, "int", False, count)]
         how = "do" if self.chance(0.15) else "while"
         data = (count + self.random.randint(0, 2), how)
         return [start, Node("while", "", (test, Node("block", "", tuple(lines))), data)]

@@ -426,13 +426,13 @@ def test_debug_devices_check_derivatives(careful: spy.Module, name: str) -> None
 def test_debug_devices_check_once(careful: spy.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more kernel is made, and none is launched again for other calls of the kernel."""
     made: list[str] = []
-    get = KernelStore.get
+    find = KernelStore.find
 
     def counted(self: Any, source: Any, text: str, title: str, *others: Any) -> Any:
         made.append(title)
-        return get(self, source, text, title, *others)
+        return find(self, source, text, title, *others)
 
-    monkeypatch.setattr(KernelStore, "get", counted)
+    monkeypatch.setattr(KernelStore, "find", counted)
     a, b = tensor(careful, random(500)).with_grads(), tensor(careful, random(1)).with_grads()
     call = careful.product.map(None, None)
     call(a, b)

@@ -103,6 +103,27 @@ def test_included_files(device: spy.Device, backend_name: str, folder: Path) -> 
         compare(device, module, form)
 
 
+@sampled(1)
+def test_files_that_use_what_includes_them(device: spy.Device, backend_name: str, folder: Path) -> None:
+    """A file knows structs, functions and macros of the file that includes it."""
+    (folder / "rays.slangh").write_text(
+        "[Differentiable] float dimmed(Ray ray, int n)\n{\n    float x = ray.origin[n % 3];\n    bend(x);\n"
+        "    float r = 1;\n    REPEAT(2) r = r * x;\n    return r * ray.origin[2];\n}\n"
+    )
+    text = "struct Ray : IDifferentiable { float3 origin; float3 way; }\n#define REPEAT(N) "
+    text += "[MaxIters(N)] for (int i = 0; i < N; ++i)\n[Differentiable] void bend(inout float x) { x = x * x; }\n"
+    text += '#include "rays.slangh"\n[Differentiable] float f(float3 v, float k) '
+    text += "{ return dimmed({v, v}, 5) + dimmed({v, v}, int(k)) * k; }\n"
+    (folder / "main.slang").write_text(text, encoding="utf-8")
+    module = spy.Module.load_from_file(device, folder / "main.slang")
+    form = Form("", "", "", (V, K), lambda v, k: v[2] ** 5 + v[0] ** 4 * v[2] * k)
+    if backend_name.startswith("rhi"):
+        with pytest.raises(spy.UnsupportedError, match="compiles included files by itself"):
+            compare(device, module, form)
+    else:
+        compare(device, module, form)
+
+
 def test_messages_quote_the_users_lines(device: spy.Device) -> None:
     text = "[Differentiable] float3 f(float3 v, float k)\n{\n    return k * v + missing;\n}\n"
     with pytest.raises(spy.CompileError) as caught:

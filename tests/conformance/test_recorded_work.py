@@ -175,8 +175,8 @@ def test_copies_and_fills(device: spy.Device, module: Any, recorder: Recorder) -
     device.synchronize()
     assert recorder.taken() == "cbdbcbdes"
     np.testing.assert_array_equal(c.to_numpy(), x + 2 + x + 7)
-    # What was submitted is read without a further submission.
-    assert recorder.taken() == ""
+    # The host reads memory that it sees without a further submission; a GPU's is copied first.
+    assert recorder.taken() == ("" if "llvmpipe" in device.info else "ces")
 
 
 def test_gradients_that_are_added_to(device: spy.Device, module: Any, recorder: Recorder) -> None:

@@ -154,8 +154,8 @@ class _Reader:
             next((k for k, i in enumerate(statement.items) if i.text == ";"), -1) if statement.word == "for" else -1
         )
         yield from self._own(statement.items[: head + 1], known, rounds)
-        unrolled = any(i.text in _UNROLLED for i in (*statement.attributes, *statement.items[:1]))
-        changed = _changed(statement, self.around.writers)
+        unrolled = is_unrolled(statement)
+        changed = changed_in(statement, self.around.writers)
         counter = next(iter(_counters(statement)), "") if unrolled else ""
         within = (*rounds, _Round(statement.start, changed, counter))
         yield from self._own(statement.items[head + 1 :], inner, within)
@@ -339,11 +339,28 @@ def _counters(loop: Loop) -> Iterator[str]:
             yield loop.items[at - 1].text
 
 
-def _changed(loop: Loop, writers: Writers) -> frozenset[str]:
-    """Return the variables that differ in the rounds of a loop."""
+def is_unrolled(loop: Loop) -> bool:
+    """Whether the compiler repeats the statement of a loop, with a literal in place of the counter."""
+    return any(item.text in _UNROLLED for item in (*loop.attributes, *loop.items[:1]))
+
+
+def changed_in(loop: Loop, writers: Writers, literals: bool = False) -> frozenset[str]:
+    """Return the variables that differ in the rounds of a loop.
+
+    Parameters
+    ----------
+    loop : Loop
+        The loop.
+    writers : Writers
+        The functions that write to variables.
+    literals : bool
+        Whether the counters of unrolled loops inside are literals.
+    """
     found = set(_counters(loop))
     declarations: list[tuple[set[str], set[str]]] = []
     for statement in walk(loop):
+        if literals and isinstance(statement, Loop) and is_unrolled(statement):
+            continue
         names = {v.name for v in declared_variables(statement.items)} if type(statement) is Statement else set()
         found |= {name for name, _ in writes(statement.items, writers) if name not in names}
         if names:

@@ -139,14 +139,17 @@ class FunctionEdits:
             return
         given = [p for p in self.parameters if p.kind != "opaque" and p.differentiable and p.initialized]
         ranked = [p for kind in ("scalar", "composite", "unknown") for p in given if p.kind == kind and not p.array]
-        if not ranked:
-            return
         free = next((p for p in ranked if p.mutable), None)
-        yield self._again(free.name) if free else f"let {self.same}_first = {self.same}({ranked[0].name});"
+        if free:
+            yield self._again(free.name)
+        elif ranked:
+            yield f"let {self.same}_first = {self.same}({ranked[0].name});"
         for parameter in self.parameters:
-            constant = not parameter.differentiable and parameter.kind == "scalar" and parameter.initialized
-            if constant and parameter.mutable and parameter.name not in assigned:
-                yield self._again(parameter.name)
+            constant = not parameter.differentiable and parameter.kind in ("scalar", "composite")
+            if constant and parameter.initialized and parameter.name not in assigned | redeclared:
+                # Slang refuses to assign what has a derivative to a place without one.
+                again = f"{parameter.name} = no_diff {self.same}({parameter.name});"
+                yield again if parameter.mutable else f"let {again}"
 
     def _mixes(self) -> bool:
         """Whether the function may combine a scalar and a vector or matrix."""
@@ -168,9 +171,9 @@ class FunctionEdits:
         last: Statement | None = None
         for statement in block.body:
             single = type(statement) is Statement
-            parts = self._component_writes(statement, known) if single else []
+            parts = self._component_writes(statement.items, known) if single and not statement.labels else []
             names = [variable.name for variable in parts]
-            if pending and last and names != pending:
+            if pending and last and not last.jumps and names != pending:
                 yield from (Edit(last.end, f" {self._again(name)}") for name in pending)
             if names != pending:
                 yield from (Edit(statement.start, f"{self._again(v.name)} ") for v in parts if v.initialized)
@@ -184,17 +187,17 @@ class FunctionEdits:
                     yield Edit(statement.end, f" {self._again(variable.name)}")
             else:
                 yield from self._compound(statement, known)
-        if pending and last:
+        if pending and last and not last.jumps:
             yield from (Edit(last.end, f" {self._again(name)}") for name in pending)
 
     def _declared(self, items: Sequence[Token]) -> dict[str, Variable]:
         return {v.name: self.around.resolved(v) for v in declared_variables(items)}
 
-    def _component_writes(self, statement: Statement, known: Known) -> list[Variable]:
-        """Return the variables whose component, field or element a statement assigns."""
-        if statement.labels or statement.jumps or any(declared_variables(statement.items)):
-            return []
-        names = dict.fromkeys(name for name, part in writes(statement.items, {}) if part)
+    def _component_writes(self, items: Sequence[Token], known: Known) -> list[Variable]:
+        """Return the variables whose component, field or element tokens assign or pass to a function that may."""
+        names = dict.fromkeys(name for name, part in writes(items, self.around.writers) if part)
+        for variable in declared_variables(items):
+            names.pop(variable.name, None)
         found = [known[name] for name in names if name in known and known[name].mutable]
         return [v for v in found if (self.forks and self._shares_a_type(v)) or v.matrix]
 
@@ -205,7 +208,10 @@ class FunctionEdits:
         loop = statement if isinstance(statement, Loop) else None
         parts = (loop.part,) if loop else statement.parts if isinstance(statement, Branch) else ()
         inner = {**known, **self._declared(statement.items)}
+        parts_ = self._component_writes(statement.items, inner)
+        yield from (Edit(statement.start, f"{self._again(v.name)} ") for v in parts_ if v.name in known)
         written = self._renewed(statement.items, inner)
+        written += (v for v in parts_ if v not in written)
         first = [v.name for v in written]
         if loop and loop.word == "for":
             first += _counters(loop, inner)
@@ -218,7 +224,7 @@ class FunctionEdits:
                 yield from self._part(part, inner, "".join(f" {self._again(name)}" for name in first))
         after = [v for v in written if v.name in known]
         if loop:
-            assigned = _assigned(loop, known)
+            assigned = _assigned(loop, known, self.around.writers)
             after += (v for v in assigned if v.kind in ("scalar", "unknown") and not v.array and v not in after)
         if after:
             yield Edit(statement.end, "".join(f" {self._again(v.name)}" for v in after))
@@ -274,11 +280,11 @@ def _passed(items: Sequence[Token], writers: Writers) -> Iterator[int]:
             yield from (start for start, _ in passed_places(items, at, writers))
 
 
-def _assigned(loop: Loop, known: Known) -> list[Variable]:
-    """Return the variables among `known` that a loop assigns."""
+def _assigned(loop: Loop, known: Known, writers: Writers) -> list[Variable]:
+    """Return the variables among `known` that a loop assigns or passes to functions that may write to them."""
     names: dict[str, None] = {}
     for statement in walk(loop):
-        names.update((name, None) for name, _ in writes(statement.items, {}))
+        names.update((name, None) for name, _ in writes(statement.items, writers))
     return [known[name] for name in names if name in known and known[name].mutable]
 
 

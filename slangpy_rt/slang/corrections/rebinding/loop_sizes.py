@@ -6,25 +6,27 @@ numbers differ, elements overlap or lie outside of the array. Each loop of a nes
 enough for each index that is used in its place, and for its own. Loops that are unrolled have no place, and a
 function that is called in a loop has arrays of its own.
 
-A loop without the attribute gets one if its head has literals alone. ``unmended_nests`` reports those that are left.
+A loop without the attribute gets one by its head. ``unmended_nests`` reports those that are left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from operator import ge, gt, le, lt, ne
+from typing import NamedTuple
 
 from slangpy_rt.slang.corrections.rebinding.edit import Edit
 from slangpy_rt.slang.differentiable_functions import DifferentiableFunction
-from slangpy_rt.slang.places import ASSIGNMENTS
+from slangpy_rt.slang.places import has_writes
 from slangpy_rt.slang.statements import Block, Branch, Loop, Statement
 from slangpy_rt.slang.tokens import Token, closing
 
 # Floats of an array that is made larger: as many as a thread of CUDA has local memory for.
 LARGEST_ARRAY = 1 << 17
 _ORDERS: dict[str, Callable[[int, int], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge, "!=": ne}
+_MIRRORED = {"<": ">", ">": "<", "<=": ">="}
 _UNROLLED = frozenset(("ForceUnroll", "$"))
 
 
@@ -62,6 +64,15 @@ class _Level:
         return whole
 
 
+class _Head(NamedTuple):
+    """The head of a ``for`` loop whose counter takes steps of a literal: its first value, and its condition."""
+
+    first: str
+    order: str
+    end: str
+    step: int
+
+
 def loop_size_edits(function: DifferentiableFunction) -> Iterator[Edit]:
     """Yield the edits of the numbers of rounds."""
     for level in _levels(function.body):
@@ -93,8 +104,7 @@ def becomes_for(loop: Loop) -> bool:
 
     Another condition would end the compiler as the condition of a ``for``.
     """
-    steps: Set[str] = ASSIGNMENTS | {"++", "--"}
-    return loop.word == "while" and loop.items[0].text != "let" and not any(i.text in steps for i in loop.items)
+    return loop.word == "while" and loop.items[0].text != "let" and not has_writes(loop.items)
 
 
 def _levels(body: Block) -> list[_Level]:
@@ -126,38 +136,61 @@ def _collect(statement: Statement | None, around: tuple[_Level, ...], found: lis
 def _rounds(loop: Loop) -> str:
     """Return the number of rounds that a loop declares, or that its literals give; empty if there is none."""
     place = _attribute(loop.attributes)
-    number = _text(loop.attributes[place[0] + 1 : place[1]]) if place else str(_literal_rounds(loop) or "")
+    number = _text(loop.attributes[place[0] + 1 : place[1]]) if place else _head_rounds(loop)
     if not becomes_for(loop) or not number:
         return number
     # The condition is evaluated once more.
     return str(int(number) + 1) if number.isdigit() else f"({number}) + 1"
 
 
-def _literal_rounds(loop: Loop) -> int:
+def literal_rounds(loop: Loop) -> int:
     """Return the number of rounds of ``for (int i = 0; i < 3; ++i)``; 0 where the head has more than literals."""
-    texts = [item.text for item in loop.items]
-    if loop.word != "for" or texts.count(";") != 2:
+    head = _head(loop)
+    if head is None or not (head.first.removeprefix("-").isdigit() and head.end.removeprefix("-").isdigit()):
         return 0
-    first = texts.index(";")
-    second = texts.index(";", first + 1)
-    start, test, step = texts[:first], texts[first + 1 : second], texts[second + 1 :]
-    name = start[1] if len(start) > 3 and start[2] == "=" else ""
-    value, end = _number(start[3:]), _number(test[2:])
-    change = {"++": 1, "--": -1}.get("".join(step).replace(name, "", 1)) if name and name in step else None
-    if change is None and step[:1] == [name] and step[1:2] in (["+="], ["-="]) and _number(step[2:]) is not None:
-        change = (_number(step[2:]) or 0) * (1 if step[1] == "+=" else -1)
-    if value is None or end is None or not change or test[:1] != [name] or test[1] not in _ORDERS:
+    first, end = int(head.first), int(head.end)
+    if not _ORDERS[head.order](first, end):
         return 0
     rounds = 1
-    while rounds <= LARGEST_ARRAY and _ORDERS[test[1]](value + rounds * change, end):
+    while rounds <= LARGEST_ARRAY and _ORDERS[head.order](first + rounds * head.step, end):
         rounds += 1
     return rounds
 
 
-def _number(texts: Sequence[str]) -> int | None:
-    """Return the integer that tokens write; None if they are another expression."""
-    text = "".join(texts)
-    return int(text) if text.removeprefix("-").isdigit() else None
+def _head(loop: Loop) -> _Head | None:
+    texts = [item.text for item in loop.items]
+    if loop.word != "for" or texts.count(";") != 2:
+        return None
+    one = texts.index(";")
+    two = texts.index(";", one + 1)
+    start, test, step = texts[:one], texts[one + 1 : two], texts[two + 1 :]
+    equals = start.index("=") if "=" in start else 0
+    if test[1:3] in (["<", "="], [">", "="]):
+        test[1:3] = [test[1] + "="]
+    if not equals or "," in start or len(test) < 3:
+        return None
+    name = start[equals - 1]
+    if test[-1] == name and test[-2] in _MIRRORED:  # 3 > i
+        test = [name, _MIRRORED[test[-2]], *test[:-2]]
+    if test[0] != name:
+        return None
+    change = {"++": 1, "--": -1}.get("".join(step).replace(name, "", 1)) if name in step else None
+    if step[:1] == [name] and step[1:2] in (["+="], ["-="]) and len(step) == 3 and step[2].isdigit():
+        change = int(step[2]) * (1 if step[1] == "+=" else -1)
+    # ``i < n && x > 0`` may end sooner.
+    if not change or test[1] not in _ORDERS or not {"&&", "||", "<", ">", "==", "!="}.isdisjoint(test[2:]):
+        return None
+    return _Head("".join(start[equals + 1 :]), test[1], "".join(test[2:]), change)
+
+
+def _head_rounds(loop: Loop) -> str:
+    """Return the number of rounds of a loop without the attribute, as text, or a larger one; empty if unknown."""
+    number, head = literal_rounds(loop), _head(loop)
+    if number or head is None or head.order == "!=" or (head.step > 0) != (head.order[0] == "<"):
+        return str(number or "")
+    low, high = (head.first, head.end) if head.step > 0 else (head.end, head.first)
+    more = " + 1" if head.order[1:] else ""
+    return f"{high}{more}" if low == "0" else f"({high}) - ({low}){more}"
 
 
 def _attribute(attributes: Sequence[Token]) -> tuple[int, int] | None:
