@@ -467,12 +467,17 @@ def a_product(device: spy.Device, m: Any) -> None:
 
 def choices(device: spy.Device, m: Any) -> None:
     """Calls that differ in a whole number count as other kinds; each measures its own."""
-    tuned = m.add.tune([{"group_size": 32}, {"group_size": 64}], budget=0)
+    tuned, named = (f.tune([{"group_size": 32}, {"group_size": 64}], budget=0) for f in (m.add, m.less))
     t = tensor(device, RISE)
     for values, host in ((t, RISE), (t[::-1], RISE[::-1])):
         for number in (1, 2, 1):
             same(tuned(values, number), host + np.float32(number))
         same(tuned(b=values, a=1), host + np.float32(1))
+        for _ in range(2):
+            same(named(a=values, b=2), host - np.float32(2))
+            same(named(b=values, a=2), np.float32(2) - host)
+            same(named(b=2, a=values), host - np.float32(2))
+            same(named(values, b=3), host - np.float32(3))
         out = spy.Tensor.zeros(device, len(host))
         tuned(values, 2, _result=out)
         same(out, host + 2)
