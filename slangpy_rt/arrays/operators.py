@@ -163,7 +163,9 @@ class Operators(NDBuffer):
 
     def _written(self, key: Any, value: Any) -> None:
         own: Any = self
-        if any(n > 1 and step == 0 for n, step in zip(own.shape, own.layout.strides, strict=False)):
+        # Nothing overlaps in an empty array, to which PyTorch gives strides of 0.
+        moves = zip(own.shape, own.layout.strides, strict=False)
+        if 0 not in own.shape and any(n > 1 and step == 0 for n, step in moves):
             raise ShapeError(f"Tensor: {own.summary} is a broadcast view and would be written to; copy it first.")
         operations = _operations(self)
         if _is_mask(key):

@@ -327,7 +327,7 @@ def which_arguments_have_gradients(device: spy.Device, m: Any) -> None:
 
 def a_pointer_s_argument(device: spy.Device, m: Any) -> None:
     """A number is an address, whose buffer nobody knows; work on a Tensor is ordered by its buffer."""
-    i, x = np.arange(8), tensor(device, RISE)
+    i, x, put = np.arange(8), tensor(device, RISE), m.put
     t = spy.Tensor.zeros(device, 8)
     index = spy.Tensor.from_numpy(device, i.astype(np.int32))
     m.put(index, t.address, x)
@@ -338,8 +338,17 @@ def a_pointer_s_argument(device: spy.Device, m: Any) -> None:
     m.put.append_to(commands, index, t, x)
     commands.submit()
     same(found, RISE + 3), same(t, RISE)
-    for call in m.put._calls.values():
-        assert len(call.kernel.info.written) == sum(packer.buffers for packer in call.packers)
+    # A pointer that only reads has the same kernel for both.
+    functions = "float got(int i, Ptr<float, Access.Read> p) { return p[i]; }"
+    m = spy.Module.load_from_source(device, "pointers_that_read", functions)
+    same(m.got(index, t.address), RISE)
+    same(m.got(index, t), RISE)
+    with spy.CommandList(device) as commands:
+        m.got.append_to(commands, index, t, _result=found)
+    same(found, RISE)
+    for function in (m.got, put):
+        for call in function._calls.values():
+            assert len(call.kernel.info.written) == sum(packer.buffers for packer in call.packers)
 
 
 def torch_s_tensors(device: spy.Device, m: Any) -> None:
@@ -458,12 +467,17 @@ def a_product(device: spy.Device, m: Any) -> None:
 
 def choices(device: spy.Device, m: Any) -> None:
     """Calls that differ in a whole number count as other kinds; each measures its own."""
-    tuned = m.add.tune([{"group_size": 32}, {"group_size": 64}], budget=0)
+    tuned, named = (f.tune([{"group_size": 32}, {"group_size": 64}], budget=0) for f in (m.add, m.less))
     t = tensor(device, RISE)
     for values, host in ((t, RISE), (t[::-1], RISE[::-1])):
         for number in (1, 2, 1):
             same(tuned(values, number), host + np.float32(number))
         same(tuned(b=values, a=1), host + np.float32(1))
+        for _ in range(2):
+            same(named(a=values, b=2), host - np.float32(2))
+            same(named(b=values, a=2), np.float32(2) - host)
+            same(named(b=2, a=values), host - np.float32(2))
+            same(named(values, b=3), host - np.float32(3))
         out = spy.Tensor.zeros(device, len(host))
         tuned(values, 2, _result=out)
         same(out, host + 2)

@@ -234,6 +234,11 @@ def test_calls_that_differ_in_one_thing(device: spy.Device) -> None:
         spy.Tensor.zeros(device, 100)[1::2],
         spy.Tensor.zeros(device, 60)[49::-1],
     ]
+    # Six pixels of a triangle whose corners have one value.
+    values = spy.Tensor.full(device, 3, 5.0).with_grads()
+    shown = spy.Tensor.from_numpy(device, np.full((2, 3, 4), (0.25, 0.25, 0.5, 1), np.float32), "float4")
+    faces = spy.Tensor.from_numpy(device, FACES)
+    color = spy.Tensor.zeros(device, (2, 3)).with_grads(grad_in=spy.Tensor.full(device, (2, 3), 2.0))
     added = np.zeros((4, 8))
     np.add.at(added, (at[:, 1], at[:, 0]), weights)
 
@@ -251,10 +256,16 @@ def test_calls_that_differ_in_one_thing(device: spy.Device) -> None:
             result[...] = 0.0
             graphics.sample(plain, uv, filter="nearest", _result=result)
             np.testing.assert_allclose(result.numpy(), wanted(0))
+        seen.detach().clear(), color.detach().clear()
         graphics.sample(image, uv, filter="nearest", _result=seen.detach())
         np.testing.assert_allclose(seen.numpy(), wanted(0))
         image.grad.clear()
         graphics.sample.bwds(image, uv, filter="nearest", _result=seen)
         np.testing.assert_allclose(image.grad.numpy(), added, atol=1e-5)
+        graphics.interpolate(values, shown, faces, _result=color.detach())
+        np.testing.assert_allclose(color.numpy(), 5)
+        values.grad.clear()
+        graphics.interpolate.bwds(values, shown, faces, _result=color)
+        np.testing.assert_allclose(values.grad.numpy().sum(), 12)
         # Between texels blending is another thing than the nearest one.
         assert np.abs(graphics.sample(plain, uv).numpy() - wanted(0)).max() > 1e-2

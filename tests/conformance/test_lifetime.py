@@ -296,6 +296,27 @@ def test_memory_of_other_libraries_is_kept(device: spy.Device, module: spy.Modul
 
 
 @needs("zero_copy")
+def test_imports_keep_strides(device: spy.Device, module: spy.Module) -> None:
+    """Arrays of other libraries that are views of any kind are used as they lie in memory."""
+    torch = pytest.importorskip("torch")
+    host = ramp(24).reshape(4, 6)
+    other = torch.from_numpy(host.copy())
+    parts: list[Callable[[Any], Any]] = [
+        lambda a: a.T, lambda a: a[::2], lambda a: a[1:, 2::3], lambda a: a[0], lambda a: a[:, 1],
+        lambda a: a[2:3, 3:4], lambda a: a[:0], lambda a: a[1:3, 1:5].T,
+    ]  # fmt: skip
+    for part in parts:
+        for theirs in (part(host), part(other)):
+            imported = spy.Tensor.from_dlpack(device, theirs)
+            seen = theirs if isinstance(theirs, np.ndarray) else theirs.numpy()
+            wanted = seen.copy()
+            np.testing.assert_array_equal(imported.to_numpy(), wanted)
+            np.testing.assert_array_equal(module.add(imported, 1.0).to_numpy(), wanted + 1)
+            imported[...] = -imported
+            np.testing.assert_array_equal(seen, -wanted)
+
+
+@needs("zero_copy")
 def test_exports_share_memory_or_copy_it(device: spy.Device) -> None:
     torch = pytest.importorskip("torch")
     for exported in (np.from_dlpack, torch.from_dlpack):

@@ -142,3 +142,17 @@ def test_rounding_never_reaches_max(low: float, width: float, bits: int) -> None
     value = first + np.minimum(f4(bits) / f4(2**23) * wide, most)
     assert low <= value < high
     np.testing.assert_array_max_ulp(value, floats(np.uint32(bits), low, high), 1)
+
+
+def test_sums_that_round_to_max() -> None:
+    """Intervals around 0 whose width rounds up by more than a unit of max: the largest sum is still below max."""
+    f4, rng = np.float32, np.random.default_rng(0)
+    pairs = [(-0.14896454, 0.2688982), (-0.12638354, 0.018613335), (-0.0050706007, 0.0032951972)]
+    for _ in range(3000):
+        low = float(f4(rng.normal() * 10.0 ** rng.integers(-3, 4)))
+        pairs.append((low, low + abs(rng.normal()) * 10.0 ** rng.integers(-4, 4)))
+    for low, high in pairs:
+        if f4(low) < f4(high):
+            first, wide, most = (f4(v) for v in spy.rand_float(low, high).values()[1:])
+            assert first == f4(low) and first + most < f4(high)
+            assert first + wide * f4(1 - 2.0**-23) < f4(high) or most < wide

@@ -58,3 +58,28 @@ def test_arrays_of_any_kind(device: spy.Device) -> None:
     assert np.asarray(texture, np.float64).dtype == np.float64
     with pytest.raises(ValueError, match="copy=False asks for none"):
         np.asarray(texture, copy=False)
+
+
+@one_device
+def test_copies_between_levels(device: spy.Device) -> None:
+    """A view of a level is copied as a texture of its size: into levels of that size, and into no others."""
+    levels = [image(8 >> k, 16 >> k, 4) for k in range(3)]
+    source = device.create_texture("rgba32_float", 16, 8, mip_count=3)
+    for k, level in enumerate(levels):
+        source.copy_from(level, mip=k)
+    for k in range(3):
+        alone = device.create_texture("rgba32_float", 16 >> k, 8 >> k)
+        alone.copy_from(source.mip(k))
+        np.testing.assert_array_equal(alone.to_numpy(), levels[k])
+        other = device.create_texture("rgba32_float", 16, 8, mip_count=3, array_length=2)
+        for place in range(3):
+            for into, mip in ((other, place), (other.mip(place), 0)):
+                if place == k:
+                    into.copy_from(source.mip(k), mip=mip, layer=1)
+                    np.testing.assert_array_equal(other.to_numpy(place, 1), levels[k])
+                else:
+                    with pytest.raises(spy.ShapeError, match="sizes and formats have to be equal"):
+                        into.copy_from(source.mip(k), mip=mip, layer=1)
+        tensor = spy.Tensor.empty(device, (8 >> k, 16 >> k), "float4")
+        source.mip(k).copy_to(tensor)
+        np.testing.assert_array_equal(tensor.to_numpy(), levels[k])

@@ -411,3 +411,25 @@ def test_levels_between_two(backend_name: str, device: spy.Device, module: spy.M
             assert seen(np.float32([0.5, 1.5, 2.5]) - np.float32(shift)) == [0, 1, 2]
             if not shift:
                 assert seen(below) == [0, 1, 2] and seen(above) == [1, 2, 2 if how else 3]
+
+
+@needs("textures")
+def test_wraps_of_each_axis(device: spy.Device) -> None:
+    """One, two or three wraps: the last of them is that of the axes that are not named."""
+    text = "float look(Texture3D<float> t, SamplerState s, float3 at) { return t.SampleLevel(s, at, 0); }"
+    look = spy.Module.load_from_source(device, "wraps_of_each_axis", text).look
+    texels = image(3, 4, 5)
+    texture = spy.Texture.from_numpy(device, texels, type="3d")
+    index = {
+        "repeat": lambda i, n: i % n,
+        "clamp": lambda i, n: min(max(i, 0), n - 1),
+        "mirror": lambda i, n: min(i % (2 * n), 2 * n - 1 - i % (2 * n)),
+    }
+    places = [(x, y, z) for x in (-2, 1, 6) for y in (-3, 2, 5) for z in (-1, 0, 4)]
+    at = np.float32([((x + 0.5) / 5, (y + 0.5) / 4, (z + 0.5) / 3) for x, y, z in places])
+    for wrap in ("mirror", ("repeat",), ("repeat", "clamp"), ("clamp", "mirror"), ("mirror", "clamp", "repeat")):
+        named = (wrap,) if isinstance(wrap, str) else wrap
+        ways = (*named, *[named[-1]] * 2)[:3]
+        sampler = device.create_sampler("nearest", wrap)
+        wanted = [texels[index[ways[2]](z, 3), index[ways[1]](y, 4), index[ways[0]](x, 5)] for x, y, z in places]
+        np.testing.assert_allclose(look(texture, sampler, at), wanted, rtol=1e-6)
