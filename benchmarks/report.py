@@ -47,6 +47,7 @@ _TITLES = {
     "tensors": "Operators and reductions of Tensors",
     "sorting": "Running sums, compaction and sorting",
     "cpu_simd": "Loops over elements on the CPU",
+    "cpu_groups": "Thread groups on the CPU",
     "hash_grid": "A hash grid and a network that learn a picture",
     "cold_calls": "First calls",
     "grad_tape": "Gradients through operators",

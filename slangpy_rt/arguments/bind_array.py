@@ -397,9 +397,13 @@ def _check_dtype(
                 f"dtype {name}."
             )
         return
+    if not is_array and array.dtype.kind in "iu" and dtype.kind in "iu":
+        # Refused here and not by the packer, so that an overload of a wider type takes the list.
+        cast(where, type_.name, array, dtype, listed=True)
+        return
     fine = array.dtype == dtype
     if not fine and dtype.names is None:
-        fine = convertible(array.dtype, dtype) or (not is_array and _list_fits(array, dtype))
+        fine = convertible(array.dtype, dtype) or (not is_array and not array.size)
     if not fine:
         if dtype.names is not None:
             how = f"pass a structured array with the fields {', '.join(dtype.names)}"
@@ -418,14 +422,6 @@ def _split(where: str, type_: SlangType, shape: Shape, inner: Shape, value: Any)
             f"to be {' x '.join(map(str, inner))}.{how_to_arrange(shape, inner)}"
         )
     return outer
-
-
-def _list_fits(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Return whether an integer type holds every whole number of a list; Python's ints have no width of their own."""
-    if array.dtype.kind not in "iu" or dtype.kind not in "iu" or array.size == 0:
-        return array.size == 0
-    bounds = np.iinfo(dtype)
-    return bool(bounds.min <= int(array.min()) and int(array.max()) <= bounds.max)
 
 
 def _list_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -153,8 +153,8 @@ def layout_of(
     """Return the interned layout of an array on a device; contiguous when ``strides`` is None."""
     if strides is None:
         strides = dense_strides(element, shape)
-    # Two modules may each have a struct of one name.
-    type_ = element if element.kind in ("struct", "array") else element.name
+    # Two modules may each have a struct, or an enum, of one name.
+    type_ = element if element.kind in ("struct", "array", "enum") else element.name
     key = (kind, type_, shape, strides, aligned, grads, own)
     return interned(device, key, lambda: Layout(device, kind, element, shape, strides, aligned, grads, own))
 

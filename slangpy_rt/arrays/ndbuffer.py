@@ -395,7 +395,8 @@ class NDBuffer:
         shared = grad_in is grad_out or (
             grad_in is not None
             and grad_out is not None
-            and (grad_in.layout, grad_in.address) == (grad_out.layout, grad_out.address)
+            and grad_in.address == grad_out.address
+            and (grad_in.shape, grad_in.layout.strides) == (grad_out.shape, grad_out.layout.strides)
         )
         read, written = (None if g is None else g.layout for g in (grad_in, grad_out))
         grads = Gradients(read, written, shared, fresh)

@@ -351,6 +351,10 @@ class Backend(ABC):
     def toolchain(self) -> str:
         """Return name, version and flags of everything that ``compile`` uses. They are part of every cache key."""
 
+    def compilers_of(self, target: Target) -> tuple[str, str]:
+        """Return ``compilers`` for kernels of one of the backend's targets."""
+        return self.compilers
+
     def begin_compiler(self) -> None:  # noqa: B027 - a compiler that loads at once needs none
         """Let what ``compile`` uses begin to load, if that takes long; the caller runs Slang meanwhile."""
 

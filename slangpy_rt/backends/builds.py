@@ -121,8 +121,9 @@ class Builds:
                 if time.monotonic() - build.began > self._seconds:
                     raise CompileLimitError(
                         f"{self._driver} took more than {self._seconds:g} s, which is all that one kernel gets "
-                        "(SLANGPY_RT_BUILD_SECONDS). Take the function apart, or raise the limit. Nothing stops a "
-                        "driver: it goes on in a thread of this process, and a later call takes what it made."
+                        "(SLANGPY_RT_BUILD_SECONDS). Take the function apart, or raise the limit. Nothing stops "
+                        "such a compiler: it goes on in a thread of this process, and a later call takes what it "
+                        "made."
                     )
 
     def take(self, build: Build) -> tuple[Any] | None:

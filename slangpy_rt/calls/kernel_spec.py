@@ -39,7 +39,7 @@ from slangpy_rt.slang.constants import export_constants
 from slangpy_rt.slang.source import Source
 
 _MAX_32 = 2**31 - 1
-# The most threads of a group that every GPU runs; CPUs have no groups, but refuse the same kernels.
+# The most threads of a group that every GPU runs; the CPU refuses the same kernels.
 _MAX_GROUP = 1024
 # Threads of a group whose functions trace rays: these end at different times, and a group holds its registers until
 # the last one has ended. With 64 random rays take a sixth less time than with 256 on an H200.

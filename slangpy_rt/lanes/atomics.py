@@ -1,7 +1,8 @@
 """Atomic operations on memory: one for each lane, in the order of the lanes.
 
-Where all lanes have one address and no lane uses the result, their numbers are joined first. Operations on a variable
-of the thread itself are refused, as they are by Vulkan.
+Where all lanes have one address and no lane uses the result, their numbers are joined first. One thread of the
+CPU runs a group, so that operations on the group's memory need no lock. Operations on a variable of the thread itself
+are refused, as they are by Vulkan.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _JOIN = {
     "IAdd": "IAdd", "SMin": "SMin", "UMin": "UMin", "SMax": "SMax", "UMax": "UMax", "And": "BitwiseAnd",
     "Or": "BitwiseOr", "FAddEXT": "FAdd",
 }  # fmt: skip
+
+_BOUNDS = {"min": "smin", "umin": "umin", "max": "smax", "umax": "umax"}
 
 
 class Atomics:
@@ -59,7 +62,8 @@ class Atomics:
             raise UnsupportedKernel(f"OpAtomic{name} of {type_}")
         if place.offset.shape.uniform and not used and name in _JOIN:
             joined = self.waves.reduced(_JOIN[name], value, 0, mask)
-            text.let(f"atomicrmw {operation} ptr {self.places.pointer(place)}, {type_} {joined.text} monotonic")
+            assert operation is not None
+            self._changed(operation, place, self.places.pointer(place), type_, joined.text)
             return Value(type_, "zeroinitializer", ANY)
         bits, offsets, values = text.bits(mask), text.vector(place.offset), text.vector(value)
         expected = text.vector(wanted) if wanted else ""
@@ -74,10 +78,10 @@ class Atomics:
         one = text.lane(type_, values, lane, f"i{w}")
         if wanted:
             old = text.lane(type_, expected, lane, f"i{w}")
-            pair = text.let(f"cmpxchg ptr {at}, {type_} {old}, {type_} {one} monotonic monotonic")
-            found = text.let(f"extractvalue {{ {type_}, i1 }} {pair}, 0")
+            found = self._exchanged(place, at, type_, old, one)
         else:
-            found = text.let(f"atomicrmw {operation} ptr {at}, {type_} {one} monotonic")
+            assert operation is not None
+            found = self._changed(operation, place, at, type_, one)
         if used:
             whole = text.whole(type_)
             kept = text.let(f"load {whole}, ptr {before}")
@@ -88,3 +92,30 @@ class Atomics:
         text.branch(text.let(f"icmp ne i{w} {rest}, 0"), head, done)
         text.put(done)
         return Value(type_, text.let(f"load {text.whole(type_)}, ptr {before}") if used else "zeroinitializer", ANY)
+
+    def _changed(self, operation: str, place: Place, at: str, type_: str, value: str) -> str:
+        """Change the number at an address by an operation of ``atomicrmw``; return the one before."""
+        text = self.text
+        if place.base is None:
+            return text.let(f"atomicrmw {operation} ptr {at}, {type_} {value} monotonic")
+        before = text.let(f"load {type_}, ptr {at}")
+        if operation == "xchg":
+            after = value
+        elif operation in _BOUNDS:
+            after = text.call(f"llvm.{_BOUNDS[operation]}.{type_}", type_, [(type_, before), (type_, value)])
+        else:
+            after = text.let(f"{operation} {type_} {before}, {value}")
+        text.emit(f"store {type_} {after}, ptr {at}")
+        return before
+
+    def _exchanged(self, place: Place, at: str, type_: str, wanted: str, value: str) -> str:
+        """Write a number to an address if another one lies there; return the one before."""
+        text = self.text
+        if place.base is None:
+            pair = text.let(f"cmpxchg ptr {at}, {type_} {wanted}, {type_} {value} monotonic monotonic")
+            return text.let(f"extractvalue {{ {type_}, i1 }} {pair}, 0")
+        before = text.let(f"load {type_}, ptr {at}")
+        same = text.let(f"icmp eq {type_} {before}, {wanted}")
+        after = text.let(f"select i1 {same}, {type_} {value}, {type_} {before}")
+        text.emit(f"store {type_} {after}, ptr {at}")
+        return before

@@ -44,8 +44,8 @@ _CHAINS = ("AccessChain", "InBoundsAccessChain", "PtrAccessChain", "InBoundsPtrA
 _SKIPPED = ("MemoryBarrier", "Name", "NoLine")
 # GLSL.std.450 by number: intrinsics of LLVM, and functions of ``functions``.
 _INTRINSICS = {
-    1: "round", 2: "roundeven", 3: "trunc", 4: "fabs", 8: "floor", 9: "ceil", 31: "sqrt", 37: "minnum", 38: "umin",
-    39: "smin", 40: "maxnum", 41: "umax", 42: "smax", 50: "fma", 79: "minnum", 80: "maxnum",
+    1: "roundeven", 2: "roundeven", 3: "trunc", 4: "fabs", 8: "floor", 9: "ceil", 31: "sqrt", 37: "minnum",
+    38: "umin", 39: "smin", 40: "maxnum", 41: "umax", 42: "smax", 50: "fma", 79: "minnum", 80: "maxnum",
 }  # fmt: skip
 _FUNCTIONS = {
     13: "sin", 14: "cos", 15: "tan", 16: "asin", 17: "acos", 18: "atan", 19: "sinh", 20: "cosh", 21: "tanh",

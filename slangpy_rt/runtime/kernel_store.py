@@ -16,7 +16,7 @@ from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.errors import BindError, CompileError, CompileLimitError
 from slangpy_rt.core.log import log, milliseconds
-from slangpy_rt.core.target import KernelInfo
+from slangpy_rt.core.target import KernelInfo, Target
 from slangpy_rt.core.types import Compiled, Conformances, LayoutField
 from slangpy_rt.core.weak import WeakValues
 from slangpy_rt.runtime.compile_progress import compiling
@@ -133,8 +133,8 @@ class KernelStore:
             compiled = self._compile(source, edited.read_text(), key, title, info, block, conformances)
             if grouped and not compiled.groups:
                 return None
-            binary = self._built(compiled, title, info, started, go_on)
-            return self._loaded(place, binary, info, compiled.strings, go_on)
+            binary = self._built(source.target, compiled, title, info, started, go_on)
+            return self._loaded(place, source.target, binary, info, compiled.strings, go_on)
         entry = self._entry(key)
         if entry is None:
             with self._cache.lock(key):
@@ -147,14 +147,14 @@ class KernelStore:
                     if grouped and not compiled.groups:
                         self._cache.put(plain, named | {"kind": "kernel without groups"}, b"")
                         return None
-                    binary = self._built(compiled, title, info, started, go_on)
+                    binary = self._built(source.target, compiled, title, info, started, go_on)
                     named |= {"kind": "kernel", "text": text, "groups": compiled.groups}
                     self._cache.put(key, named | {"strings": compiled.strings}, binary)
-                    return self._loaded(place, binary, info, compiled.strings, go_on)
+                    return self._loaded(place, source.target, binary, info, compiled.strings, go_on)
         if grouped and not entry.meta.get("groups"):
             return None
         log(3, f"{title}: cache hit {key}")
-        return self._loaded(place, entry.payload, info, entry.meta.get("strings", ()), go_on)
+        return self._loaded(place, source.target, entry.payload, info, entry.meta.get("strings", ()), go_on)
 
     def _entry(self, key: str) -> Entry | None:
         """Return a kernel's entry; None if there is none, or one whose strings are none."""
@@ -167,10 +167,16 @@ class KernelStore:
         return entry if whole else None
 
     def _loaded(
-        self, place: Place, binary: bytes, info: KernelInfo, strings: Any, go_on: Callable[[str], None]
+        self,
+        place: Place,
+        target: Target,
+        binary: bytes,
+        info: KernelInfo,
+        strings: Any,
+        go_on: Callable[[str], None],
     ) -> Kernel:
         """Load a kernel, and keep it."""
-        go_on(self._backend.compilers[1])
+        go_on(self._backend.compilers_of(target)[1])
         kernel = self._backend.load(binary, info)
         with self._lock:
             self._diagnostics.learn(strings)
@@ -214,10 +220,11 @@ class KernelStore:
         return compiled if source.prints else replace(compiled, strings=())
 
     def _built(
-        self, compiled: Compiled, title: str, info: KernelInfo, started: float, go_on: Callable[[str], None]
-    ) -> bytes:
+        self, target: Target, compiled: Compiled, title: str, info: KernelInfo, started: float,
+        go_on: Callable[[str], None],
+    ) -> bytes:  # fmt: skip
         """Return the binary of a kernel's target code."""
-        go_on(self._backend.compilers[0])
+        go_on(self._backend.compilers_of(target)[0])
         binary = self._backend.compile(compiled.code, info.entry)
         log(3, f"{title}: compiled in {milliseconds(started)}")
         return binary

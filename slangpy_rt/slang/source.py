@@ -414,9 +414,26 @@ class Source:
                     self._cache, target, self._given_name, self.path, self.text, self._include_paths, self._defines,
                     self._constants, linked, self._places, self._auto_import,
                 )  # fmt: skip
-                _check_unchanged(self, found.info)
+                found.check_files(self)
                 self._others[target] = found
             return found
+
+    def check_files(self, other: Source) -> None:
+        """Refuse a Source of the same module for another target that was made of other texts.
+
+        Targets may need other modules of ours besides.
+
+        Raises
+        ------
+        CompileError
+            If a file that both depend on changed in between.
+        """
+        theirs = dict(other.info.dependencies)
+        changed = sorted(path for path, digest in self.info.dependencies if theirs.get(path, digest) != digest)
+        if changed:
+            raise CompileError(
+                f"module '{self.name}': '{changed[0]}' changed since it was loaded; load the module again."
+            )
 
     def close(self) -> None:
         """Release the compiler sessions that are open; ``session`` opens another."""

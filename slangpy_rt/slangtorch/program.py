@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from slangpy_rt.calls.spelling import Spelling
-from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.core.target import Target
 from slangpy_rt.device import Device
 from slangpy_rt.slang.files import Places
@@ -110,8 +110,7 @@ class Program:
                 )  # fmt: skip
                 _check(found)
                 first = next(iter(self._sources.values()), found)
-                if first.info.dependencies != found.info.dependencies:
-                    raise CompileError(f"module '{name}': its files changed since it was loaded; load it again.")
+                found.check_files(first)
                 self._sources[target] = found
             return found
 

@@ -108,8 +108,8 @@ assert slow.f([2.0]) == [6] and len(given) == 1
 """
     said = (
         "True float f(float x): the driver of X took more than 1 s, which is all that one kernel gets "
-        "(SLANGPY_RT_BUILD_SECONDS). Take the function apart, or raise the limit. Nothing stops a driver: it goes on "
-        "in a thread of this process, and a later call takes what it made.\n"
+        "(SLANGPY_RT_BUILD_SECONDS). Take the function apart, or raise the limit. Nothing stops such a compiler: "
+        "it goes on in a thread of this process, and a later call takes what it made.\n"
     )
     assert run(program, SLANGPY_RT_BUILD_SECONDS="1") == (0, said * 2, "")
 

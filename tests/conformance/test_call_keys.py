@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.depth import every_case, needs
+from tests.depth import every_case, every_device, needs
 
 Array = npt.NDArray[Any]
 TEXT = """
@@ -44,6 +44,10 @@ void mix(inout float a, float b, float c) { a = a + 2 * b + 4 * c; }
 void lift(inout float a, float by) { a += by; }
 void put(int i, float *p, float x) { p[i] = x; }
 [Differentiable] float mul(float a, float b) { return a * b; }
+float look(Texture2D<float> t, SamplerState s, float2 at, float level) { return t.SampleLevel(s, at, level); }
+float looked(Sampler2D<float> t, float2 at, float level) { return t.SampleLevel(at, level); }
+float texel(Texture2D<float> t, int2 at) { return t[at]; }
+void paint(RWTexture2D<float> t, int2 at, float value) { t[at] = value; }
 [shader("compute")] [numthreads(4, 1, 1)]
 void fill(uint3 t : SV_DispatchThreadID, RWTensor<float, 1> x, float by) { if (t.x < 8) x[t.x] += by; }
 """
@@ -483,6 +487,46 @@ def a_list_s_call(device: spy.Device, m: Any) -> None:
         same(out, values.to_numpy() - np.float32(number))
 
 
+SAMPLERS: list[dict[str, Any]] = [
+    {"filter": "nearest"}, {"filter": "linear"}, {"wrap": "clamp"}, {"wrap": "border", "border": "white"},
+    {"wrap": "border", "border": "black"}, {"wrap": ("mirror", "repeat")}, {"wrap": ("repeat", "mirror")},
+    {"mip": "none"}, {"bias": 1.0}, {"min_level": 1.0}, {"max_level": 0.0}, {"mip": "nearest"},
+]  # fmt: skip
+
+
+def the_sampler_of_a_texture(device: spy.Device, m: Any) -> None:
+    """Of two calls that differ in the sampler each gets the colors that it has where it is the only one."""
+    texels, at = (np.arange(16, dtype=np.float32) ** 2).reshape(4, 4), (1.35, -0.2)
+
+    def colors(how: dict[str, Any], texture: spy.Texture) -> tuple[float, ...]:
+        sampler = device.create_sampler(**how)
+        return tuple(
+            f
+            for level in (0.0, 1.0)
+            for f in (m.look(texture, sampler, at, level), m.looked(texture.with_sampler(sampler), at, level))
+        )
+
+    alone = [colors(how, spy.Texture.from_numpy(device, texels, mips=True)) for how in SAMPLERS]
+    assert len({found[::2] for found in alone}) > 7 and all(x == y for f in alone for x, y in (f[:2], f[2:]))
+    texture = spy.Texture.from_numpy(device, texels, mips=True)
+    for _ in range(2):
+        assert [colors(how, texture) for how in SAMPLERS] == alone
+
+
+def the_level_and_use_of_a_texture(device: spy.Device, m: Any) -> None:
+    texels = np.arange(16, dtype=np.float32).reshape(4, 4)
+    texture = spy.Texture.from_numpy(device, texels, mips=True)
+    levels = [texels, texels.reshape(2, 2, 2, 2).mean((1, 3)), np.full((1, 1), 7.5, np.float32)]
+    for _ in range(2):
+        for k, level in enumerate(levels):
+            view, places = texture.mip(k), spy.grid(level.shape)
+            assert np.asarray(m.texel(view, places)).tolist() == level.tolist()
+            m.paint(view, places, level[::-1].copy())
+            assert np.asarray(m.texel(view, places)).tolist() == level[::-1].tolist()
+            assert m.texel(texture, (0, 0)) == levels[0][0, 0] or k == 0
+            m.paint(view, places, level.copy())
+
+
 def calls_without_elements(device: spy.Device, m: Any) -> None:
     for n in (0, 8, 0):
         same(m.twice(spy.Tensor.zeros(device, n)), np.zeros(n, np.float32))
@@ -520,3 +564,17 @@ def test_a_call_in_memory_of_the_host_that_differs_in(device: spy.Device, module
 @needs("pointers")
 def test_a_call_that_differs_in_a_pointer_s_argument(device: spy.Device, module: Any) -> None:
     a_pointer_s_argument(device, module)
+
+
+@every_device
+@pytest.mark.parametrize(
+    "test",
+    [
+        pytest.param(the_sampler_of_a_texture, marks=needs("textures with samplers")),
+        pytest.param(the_level_and_use_of_a_texture, marks=needs("textures")),
+    ],
+    ids=lambda test: test.__name__,
+)
+def test_a_texture_that_differs_in(device: spy.Device, module: Any, test: Test) -> None:
+    """Each kind of device has its own table of how kernels find textures."""
+    test(device, module)

@@ -426,13 +426,13 @@ def test_debug_devices_check_derivatives(careful: spy.Module, name: str) -> None
 def test_debug_devices_check_once(careful: spy.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more kernel is made, and none is launched again for other calls of the kernel."""
     made: list[str] = []
-    get = KernelStore.get
+    find = KernelStore.find
 
     def counted(self: Any, source: Any, text: str, title: str, *others: Any) -> Any:
         made.append(title)
-        return get(self, source, text, title, *others)
+        return find(self, source, text, title, *others)
 
-    monkeypatch.setattr(KernelStore, "get", counted)
+    monkeypatch.setattr(KernelStore, "find", counted)
     a, b = tensor(careful, random(500)).with_grads(), tensor(careful, random(1)).with_grads()
     call = careful.product.map(None, None)
     call(a, b)
@@ -444,6 +444,42 @@ def test_debug_devices_check_once(careful: spy.Module, monkeypatch: pytest.Monke
     call.fwds(a, b)
     assert made == []
     np.testing.assert_allclose(a.grad.to_numpy(), np.cos(random(500)) * random(1), rtol=1e-5)
+
+
+@one_device
+def test_debug_devices_check_each_kernel(careful: spy.Module) -> None:
+    """A call that was right says nothing of one with another constant, conformance, type or overload."""
+    text = (
+        HAND
+        + """
+interface IPart : IDifferentiable { [Differentiable] float run(float x); }
+struct Good : IPart { int k; [Differentiable] float run(float x) { return right(x); } }
+struct Bad : IPart { int k; [Differentiable] float run(float x) { return wrongBackward(x); } }
+extern static const int which = 0;
+[Differentiable] float chosen(float x) { if (which == 1) return wrongBackward(x); return right(x); }
+[Differentiable] float part<T : IPart>(T part, float x) { return part.run(x); }
+[Differentiable] float made(float x) { IPart p = createDynamicObject<IPart, int>(0, 1); return p.run(x); }
+[Differentiable] float loaded(float x, no_diff int n) { return right(x); }
+[Differentiable] float loaded(float x, no_diff float n) { return wrongBackward(x); }
+"""
+    )
+    m = spy.Module.load_from_source(careful.device, "check_each_kernel", text)
+    x = tensor(careful, random(4)).with_grads()
+    part, named = m.part, m["loaded"]
+    pairs: list[tuple[Any, tuple[Any, ...], Any, tuple[Any, ...]]] = [
+        (m.chosen.constants({"which": 0}), (x,), m.chosen.constants({"which": 1}), (x,)),
+        (
+            m.made.type_conformances(("IPart", "Good", 0)), (x,),
+            m.made.type_conformances(("IPart", "Bad", 0)), (x,),
+        ),
+        (part, ({"_type": "Good", "k": 1}, x), part, ({"_type": "Bad", "k": 1}, x)),
+        (named, (x, 2), named, (x, 2.0)),
+    ]  # fmt: skip
+    for good, right, bad, wrong in pairs:
+        for _ in range(2):
+            good.bwds(*right, _result=seed(careful, 4))
+            with pytest.raises(spy.GradientError, match=r"^float \w+(<\w+>)?\("):
+                bad.bwds(*wrong, _result=seed(careful, 4))
 
 
 @one_device

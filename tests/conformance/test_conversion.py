@@ -395,3 +395,34 @@ def test_generic_names_of_element_types(device: spy.Device, name: str, same: str
 def test_generic_names_that_mean_nothing(device: spy.Device, name: str) -> None:
     with pytest.raises(spy.BindError, match="is not an element type"):
         spy.Tensor.zeros(device, 2, name)
+
+
+@needs("half")
+def test_numbers_beyond_a_half(device: spy.Device) -> None:
+    """Arrays, lists and numbers that become halves round as NumPy rounds them, and none becomes infinite."""
+    module = spy.Module.load_from_source(device, "to_half", "half h(half x) { return x; }")
+    t = spy.Tensor.zeros(device, 4, "half")
+    for source in (np.int32, np.int64, np.uint16, np.uint32, np.uint64, np.float32, np.float64, list):
+        for sign in (1,) if source is not list and np.dtype(source).kind == "u" else (1, -1):
+            fine = _given(source, 0, sign * 65503, sign * 65504, sign * 65519)
+            wanted = np.float64([0, sign * 65504, sign * 65504, sign * 65504])
+            for found in (spy.Tensor.from_numpy(device, fine, "half"), module.h(fine)):
+                np.testing.assert_array_equal(np.asarray(found, np.float64), wanted)
+            t.copy_from(np.asarray(fine))
+            for value in [65520] if source is np.uint16 else [65520, 70_000, 2**31 - 1]:
+                bad = _given(source, 1, sign * value)
+                ways: list[Callable[[Any], Any]] = [
+                    lambda bad: spy.Tensor.from_numpy(device, bad, "half"),
+                    module.h,
+                    lambda bad: module.h(bad[1]),
+                    lambda bad: t[:2].copy_from(np.asarray(bad)),
+                    lambda bad: spy.Tensor.full(device, 2, bad[1], "half"),
+                ]
+                for way in ways:
+                    with pytest.raises(spy.BindError, match="does not fit 'half'"):
+                        way(bad)
+            np.testing.assert_array_equal(t.to_numpy().astype("d"), wanted)
+
+
+def _given(source: Any, *values: int) -> Any:
+    return [*values] if source is list else np.array(values, source)

@@ -168,6 +168,75 @@ def test_waves_have_32_lanes(module: Any) -> None:
     )
 
 
+def test_functions_of_our_library(device: spy.Device) -> None:
+    """Vulkan's code needs modules of this package that the CPU's C++ does without."""
+    m: Any = spy.Module.load_from_source(
+        device,
+        "test_interlocked_groups",
+        """
+groupshared uint counted[2];
+uint f(uint x)
+{
+    if (x < 2)
+        counted[x] = 0;
+    GroupMemoryBarrierWithGroupSync();
+    uint before;
+    InterlockedAdd(counted[x & 1], x, before);
+    InterlockedMax(counted[1 - (x & 1)], 0u);
+    GroupMemoryBarrierWithGroupSync();
+    return counted[x & 1];
+}
+""",
+    )
+    x = np.arange(32, dtype=np.uint32)
+    np.testing.assert_array_equal(m.f(x), np.where(x % 2, x[1::2].sum(), x[::2].sum()))
+
+
+def test_halves_are_rounded_to_even(device: spy.Device) -> None:
+    """As on GPUs; GLSL leaves it to the device."""
+    m: Any = spy.Module.load_from_source(
+        device, "test_rounded_groups", "float f(float x) { return WaveReadLaneAt(round(x), WaveGetLaneIndex()); }"
+    )
+    x = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5, 4.4], np.float32)
+    np.testing.assert_array_equal(m.f(x), np.round(x))
+
+
+def test_lines_and_bounds(capfd: pytest.CaptureFixture[str]) -> None:
+    text = """
+import slangpy_rt;
+groupshared float shared_[32];
+float f(float x, int i)
+{
+    shared_[i % 32] = x;
+    GroupMemoryBarrierWithGroupSync();
+    if (i == 3)
+        printf("%f beside %d\\n", shared_[i + 1], i);
+    return shared_[31 - i % 32];
+}
+[numthreads(32, 1, 1)]
+void k(uint3 t : SV_DispatchThreadID, RWTensor<float, 1> x)
+{
+    shared_[t.x % 32] = x[t.x];
+    GroupMemoryBarrierWithGroupSync();
+    x[t.x + 1] = shared_[31 - t.x % 32];
+}
+"""
+    with spy.Device("cpu", debug=True) as device:
+        m: Any = spy.Module.load_from_source(device, "test_groups_printf", text)
+        x = np.arange(32, dtype=np.float32)
+        np.testing.assert_array_equal(m.f(x, np.arange(32, dtype=np.int32)), x[::-1])
+        assert capfd.readouterr().out == "4.000000 beside 3\n"
+        with pytest.raises(spy.OutOfBoundsError, match=r"'x' of shape \(64,\) was written at \(64,\)"):
+            m.k.dispatch(64, spy.Tensor.zeros(device, 64))
+
+
+def test_textures_in_functions_with_groups(device: spy.Device) -> None:
+    text = "float f(Texture2D<float> t, int x) { return WaveActiveSum(t[int2(x, 0)]); }"
+    m: Any = spy.Module.load_from_source(device, "test_textures_groups", text)
+    with pytest.raises(spy.UnsupportedError, match="does not translate textures and samplers"):
+        m.f(spy.Texture.from_numpy(device, np.ones((4, 4), np.float32)), np.arange(4, dtype=np.int32))
+
+
 REFUSED = {
     "uint4 f(uint x) { return WaveMatch(x); }": "thread groups, and this device does not translate",
     """

@@ -325,3 +325,26 @@ def test_a_generic_struct_of_arrays_of_arrays_loads(backend_name: str) -> None:
             assert spy.Module.load_from_source(device, "nested_arrays", source).f(2.0) == 2
     """
     subprocess.run([sys.executable, "-c", text], check=True, capture_output=True)
+
+
+def test_matrices_that_are_not_square(device: spy.Device) -> None:
+    """Gradients of matrices that all elements add to, and each row."""
+    shapes = [(2, 3), (4, 2)]
+    text = "".join(
+        f"[Differentiable] float of_{r}x{c}(float{r}x{c} m, float{r}x{c} w) {{ float s = 0; "
+        f"[ForceUnroll] for (int i = 0; i < {r}; ++i) [ForceUnroll] for (int j = 0; j < {c}; ++j) "
+        "s += m[i][j] * w[i][j]; return s; }\n"
+        for r, c in shapes
+    )
+    module = spy.Module.load_from_source(device, "matrices_of_each_shape", text)
+    for r, c in shapes:
+        f, kind = getattr(module, f"of_{r}x{c}"), f"float{r}x{c}"
+        w = np.random.default_rng(r * c).integers(-9, 9, (5, 7, r, c)).astype(np.float32)
+        for shape, axes in (((), (0, 1)), ((7,), (0,))):
+            m = spy.Tensor.zeros(device, shape, kind).with_grads()
+            m.grad.clear()
+            result = spy.Tensor.zeros(device, (5, 7)).with_grads(grad_in=spy.Tensor.ones(device, (5, 7)))
+            for _ in range(2):
+                f.bwds(m, spy.Tensor.from_numpy(device, w, kind), _result=result)
+            wanted = 2 * w.sum(axes, keepdims=True)
+            np.testing.assert_array_equal(m.grad.to_numpy(), wanted.reshape(*shape, r, c))

@@ -145,7 +145,7 @@ def test_a_tape_after_calls_that_repeat(device: spy.Device, repeated: list[Any])
     assert repeated
 
 
-@deep
+@one_device
 def test_arrays_in_one_memory(device: spy.Device) -> None:
     """Calls that were noted on arrays apart run on arrays that are the same, and the other way round."""
     faces = spy.Tensor.from_numpy(device, FACES)

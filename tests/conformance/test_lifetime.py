@@ -14,7 +14,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.backends.base import Buffer
-from tests.depth import every_device, one_device, one_in
+from tests.depth import every_device, needs, one_device, one_in
 
 # What these test does not depend on the device.
 pytestmark = one_device
@@ -248,3 +248,67 @@ def test_arrays_print_as_numpy_does(device: spy.Device) -> None:
     tensor = spy.Tensor.from_numpy(device, ramp(6).reshape(2, 3))
     assert str(tensor) == str(ramp(6).reshape(2, 3))
     assert tensor.summary == "Tensor<float> of shape (2, 3)"
+
+
+@every_device
+@pytest.mark.parametrize("count", [100, 30_000, 5_000_000])
+def test_copies_keep_the_order_of_calls(device: spy.Device, module: spy.Module, count: int) -> None:
+    """What is queued before a copy sees the old contents, and what is queued after it the new ones."""
+    old, new = ramp(count), -ramp(count, 7)
+    x, y = spy.Tensor.from_numpy(device, old), spy.Tensor.zeros(device, count)
+    first = module.add(x, 1)
+    x.copy_from(new)
+    second = module.add(x, 1)
+    x.clear()
+    third = module.add(x, 1)
+    x.copy_from(old)
+    y.copy_from(x)
+    module.add(x, 5, _result=x)
+    np.testing.assert_array_equal(first.to_numpy(), old + 1)
+    np.testing.assert_array_equal(second.to_numpy(), new + 1)
+    np.testing.assert_array_equal(third.to_numpy(), np.ones(count))
+    np.testing.assert_array_equal(y.to_numpy(), old)
+    np.testing.assert_array_equal(x.to_numpy(), old + 5)
+
+
+@needs("zero_copy")
+def test_memory_of_other_libraries_is_kept(device: spy.Device, module: spy.Module) -> None:
+    """A Tensor of another library's memory, a view of it and what was recorded with it need no other reference."""
+    torch = pytest.importorskip("torch")
+    makers: list[Callable[[int], Any]] = [
+        lambda k: ramp(5000, k), lambda k: ramp(10_000, k)[:5000], lambda k: torch.arange(5000.0) + k,
+    ]  # fmt: skip
+    kept = [spy.Tensor.from_dlpack(device, make(k)) for k in range(8) for make in makers]
+    views = [spy.Tensor.from_dlpack(device, make(0))[2:][::2] for make in makers]
+    commands, out = device.command_list(), spy.Tensor.zeros(device, 5000)
+    module.add.append_to(commands, spy.Tensor.from_dlpack(device, makers[0](3)), 1.0, _result=out)
+    bound = module.add.bind(spy.Tensor.from_dlpack(device, makers[0](4)), 1.0)
+    gc.collect()
+    used = [ramp(5000, -5000) for _ in range(64)] + [torch.full((5000,), -1.0) for _ in range(64)]
+    for k, tensor in enumerate(kept):
+        np.testing.assert_array_equal(tensor.to_numpy(), ramp(5000, k // len(makers)))
+    for view in views:
+        np.testing.assert_array_equal(view.to_numpy(), ramp(5000)[2:][::2])
+    commands.submit()
+    np.testing.assert_array_equal(out.to_numpy(), ramp(5000, 4))
+    np.testing.assert_array_equal(bound().to_numpy(), ramp(5000, 5))
+    del used
+
+
+@needs("zero_copy")
+def test_exports_share_memory_or_copy_it(device: spy.Device) -> None:
+    torch = pytest.importorskip("torch")
+    for exported in (np.from_dlpack, torch.from_dlpack):
+        for how, shares in (({}, True), ({"copy": False}, True), ({"copy": True}, False), ({"copy": None}, True)):
+            t = spy.Tensor.from_numpy(device, ramp(6))
+            for part in (t, t[1:4], t.reshape(2, 3)):
+                try:
+                    theirs = exported(part, **how)
+                except TypeError:  # NumPy takes copy from 2.1 on
+                    continue
+                theirs[0] = theirs[0] - 1
+                before = ramp(6)
+                if shares:
+                    assert (np.asarray(theirs) == part.to_numpy()).all()
+                    t.copy_from(before)
+                assert (t.to_numpy() == before).all()

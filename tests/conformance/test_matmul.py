@@ -12,7 +12,7 @@ import torch
 from hypothesis import strategies as st
 
 import slangpy_rt as spy
-from tests.depth import deep, explore, random_cases, sampled
+from tests.depth import deep, every_device, explore, random_cases, sampled
 
 # Half of the distance between 1 and the next number.
 ROUNDING = {"half": 2**-11, "bfloat16": 2**-8, "float": 2**-24, "double": 2**-53}
@@ -323,3 +323,19 @@ def test_threads(device: spy.Device) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@every_device
+def test_sizes_around_those_of_blocks(device: spy.Device) -> None:
+    """Blocks have 72 or 144 rows and 256 columns on the CPU, tiles 64 each way elsewhere: each rest is computed."""
+    rng = np.random.default_rng(7)
+    edges = {64, 72, 128, 144, 256, 288, 432}
+    for m in sorted({n + k for n in edges for k in (-1, 0, 1)}):
+        a, b = (rng.integers(-4, 5, s).astype(np.float32) for s in ((m, 3), (3, 5)))
+        x, y = spy.Tensor.from_numpy(device, a), spy.Tensor.from_numpy(device, b)
+        np.testing.assert_array_equal(spy.matmul(x, y).to_numpy(), a @ b)
+        np.testing.assert_array_equal(spy.matmul(y, x, transpose_a=True, transpose_b=True).to_numpy(), (a @ b).T)
+    for k in (1, 15, 16, 17, 31, 33):
+        a, b = (rng.integers(-4, 5, s).astype(np.float32) for s in ((65, k), (k, 66)))
+        c = spy.matmul(spy.Tensor.from_numpy(device, a), spy.Tensor.from_numpy(device, b))
+        np.testing.assert_array_equal(c.to_numpy(), a @ b)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.core.dtypes import NUMPY_OF
 from tests.depth import deep, every_device, needs, one_device
 
 # What these test does not depend on the device.
@@ -202,3 +203,42 @@ def test_types_of_imports_in_one_line(device: spy.Device, tmp_path: Path, lines:
     (tmp_path / "both.slang").write_text(text, encoding="utf-8")
     module = spy.Module.load_from_file(device, tmp_path / "both.slang")
     assert module.sum({"x": 3.0}, {"x": 4.0}) == 7
+
+
+def test_types_of_one_name(device: spy.Device) -> None:
+    """Two modules may each have an enum or a struct of one name; arrays of them hold what their own module says."""
+    texts = {
+        "int": "enum Kind : int { A = 3, B = 700 };\nstruct Pair { int x; float y; };",
+        "uint": "enum Kind : uint { B = 1, C = 3000000000 };\nstruct Pair { float y; uint x; float z; };",
+    }
+    if "int16_t" in device.caps.scalars:
+        texts["int16_t"] = "enum Kind : int16_t { C = -2, A = 900 };\nstruct Pair { int16_t x; float y; };"
+    if "int64_t" in device.caps.scalars:
+        texts["int64_t"] = "enum Kind : int64_t { D = 1LL << 40 };\nstruct Pair { float2 y; int64_t x; };"
+    functions = """
+Kind kind(int64_t n) { return Kind(n); }
+int64_t number(Kind k) { return int64_t(k); }
+int64_t first(Tensor<Kind, 1> k) { return int64_t(k[0]); }
+Pair pair(int n) { Pair p = {}; p.x = n; p.y = n + 1; return p; }
+float sum(Pair p) { return p.x + (float)p.y; }
+"""
+    modules = {
+        scalar: spy.Module.load_from_source(
+            device,
+            f"types_{scalar}",
+            text + functions.replace("(float)p.y", "p.y.x" if "float2 y" in text else "p.y"),
+        )
+        for scalar, text in texts.items()
+    }
+    kept = []
+    for scalar, m in [*modules.items(), *modules.items()]:
+        dtype = NUMPY_OF[scalar]
+        values = [3, min(np.iinfo(dtype).max, 2**40)]
+        given = spy.Tensor.from_numpy(device, np.array(values, dtype), m.Kind)
+        made = m.kind(spy.Tensor.from_numpy(device, np.array(values)))
+        for kinds in (given, made):
+            assert (kinds.layout.numpy_dtype, kinds.dtype) == (dtype, m.Kind.slang_type)
+            assert m.number(kinds).tolist() == values and kinds.to_numpy().tolist() == values
+        pairs = m.pair(spy.Tensor.from_numpy(device, np.int32([4, 5])))
+        assert m.sum(pairs).tolist() == [9, 11] and pairs["x"].dtype.name == scalar
+        kept += [given, made, pairs]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
+from slangpy_rt.core.dtypes import NUMPY_OF
 from tests.depth import every_device, needs, sampled
 
 _VALUES: dict[str, tuple[Any, Any]] = {
@@ -87,3 +88,21 @@ def test_a_device_that_closes(device: spy.Device) -> None:
         module.next(1.0)
     with pytest.raises(spy.DeviceError, match="closed"):
         call.run((1.0,))
+
+
+@every_device
+def test_the_ends_of_every_type(device: spy.Device) -> None:
+    """Results are the least and the largest number of their type."""
+    kinds = [name for name in NUMPY_OF if name in device.caps.scalars and name != "bool"]
+    if "zero_copy" in device.caps.features:  # calls on numbers are as all others there
+        kinds = ["int64_t", "uint64_t"]
+    text = "".join(f"{name} of_{name}({name} a) {{ return a; }}\n" for name in kinds)
+    module = spy.Module.load_from_source(device, "ends_of_numbers", text)
+    for name in kinds:
+        dtype = NUMPY_OF[name]
+        ends: Any = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+        f = getattr(module, f"of_{name}")
+        for value in (ends.min, ends.max, *([ends.max // 2 + 1] if dtype.kind == "u" else []), 1):
+            number = dtype.type(value).item()
+            for _ in range(2):
+                assert f(number) == number

@@ -322,3 +322,37 @@ def test_memory_of_another_library(module: spy.Module) -> None:
     np.testing.assert_array_equal(whole.numpy()[1:], 2 * before[:-1] + 1)
     with pytest.raises(spy.ShapeError, match="'a' and 'b' share memory"):
         module.split(0.5, first, second)
+
+
+KINDS = [("Tensor", "RWTensor"), ("StructuredBuffer", "RWStructuredBuffer"), ("Tensor", "RWStructuredBuffer")]
+
+
+@pytest.mark.parametrize(("read", "written"), KINDS, ids=lambda kind: kind)
+@pytest.mark.parametrize("count", [1, 3])
+def test_whole_arrays(device: spy.Device, read: str, written: str, count: int) -> None:
+    """A function that writes to an array, and then reads another one in its memory, reads what was there before."""
+    kinds = [name + ("<float, 1>" if name.endswith("Tensor") else "<float>") for name in (read, written)]
+    text = f"""
+import slangpy_rt;
+float2 turn(int i, {kinds[1]} to, {kinds[0]} from)
+{{
+    float first = from[0];
+    to[0] = 50; to[1] = 60; to[2] = 70;
+    return float2(first, from[1]);
+}}
+"""
+    turn = spy.Module.load_from_source(device, "whole_arrays", text).turn
+    at = 0 if count == 1 else np.zeros(count, np.int32)
+    for offset in (0, 1, -1, 2, -2, 3, -3, 8):
+        for place in (slice(8, 12),):
+            host = np.arange(24, dtype=np.float32)
+            base = spy.Tensor.from_numpy(device, host)
+            found = np.asarray(turn(at, base[place], base[8 + offset : 12 + offset]))
+            wanted = np.float32([8 + offset, 9 + offset])
+            np.testing.assert_array_equal(np.broadcast_to(found, (count, 2)), np.broadcast_to(wanted, (count, 2)))
+            host[8:11] = 50, 60, 70
+            np.testing.assert_array_equal(base.to_numpy(), host)
+            if "zero_copy" in device.caps.features:
+                host = np.arange(24, dtype=np.float32)
+                found = np.asarray(turn(at, host[place], host[8 + offset : 12 + offset]))
+                np.testing.assert_array_equal(np.broadcast_to(found, (count, 2)), np.broadcast_to(wanted, (count, 2)))

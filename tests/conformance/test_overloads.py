@@ -218,3 +218,22 @@ def test_a_numpy_double_stands_for_double(module: spy.Module) -> None:
 def test_an_overload_without_defaults_comes_first(module: spy.Module) -> None:
     assert module.by_default(1.0) == 1
     assert module.by_default(1.0, 2.0) == 2
+
+
+def test_lists_take_a_type_that_holds_them(device: spy.Device) -> None:
+    """Whole numbers in a list have no width: the overload is one of a type that holds all of them."""
+    module = spy.Module.load_from_source(
+        device,
+        "overloads_of_lists",
+        "int wide(int x) { return 1; } int wide(int64_t x) { return 2; } "
+        "int real(uint x) { return 1; } int real(double x) { return 2; } int one(uint x) { return 1; }",
+    )
+    for numbers, wide in (([1, 2], 1), ([2**40, 1], 2), ([-(2**31)], 1), ([2**31], 2), ([[1], [-(2**31) - 1]], 2)):
+        for given in (numbers, tuple(numbers)):
+            assert set(np.ravel(module.wide(given))) == {wide}
+    for _ in range(2):
+        assert set(module.real([-1, 2])) == {2} and set(module.real([2**33])) == {2}
+        assert set(module.one([1, 2**32 - 1])) == {1}
+        for wrong in (-1, 2**32):
+            with pytest.raises(spy.BindError, match=rf"holds {wrong}, which does not fit 'uint'"):
+                module.one([1, wrong])

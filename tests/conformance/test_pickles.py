@@ -289,3 +289,21 @@ def test_torch_modules(tmp_path: Path, device: spy.Device) -> None:
         found(x).sum().backward()
         assert found[0].weight.grad.tolist() == [36]
     assert model[0].weight.grad is None
+
+
+@pytest.mark.parametrize("way", [again, copy.deepcopy])
+def test_gradients_in_one_memory(device: spy.Device, way: Any) -> None:
+    """A gradient that is read and replaced stays one array, whether one object stands for both or two views do."""
+    module = spy.Module.load_from_source(
+        device, "pickled_inout", "[Differentiable] void grow(inout float x, float by) { x = x * by; }"
+    )
+    for other in (lambda g: g, lambda g: g[:], lambda g: g.view((3,)), lambda g: g.detach()):
+        seed = spy.Tensor.from_numpy(device, np.float32([1, 2, 3]))
+        given = spy.Tensor.ones(device, 3).with_grads(seed, other(seed))
+        for tensor in (given, way(given)):
+            module.grow.bwds(tensor, 5.0)
+            for gradient in (tensor.grad_in, tensor.grad_out):
+                np.testing.assert_array_equal(gradient.to_numpy(), np.float32([5, 10, 15]))
+        apart = way(spy.Tensor.ones(device, 3).with_grads(seed, spy.Tensor.zeros(device, 3)))
+        module.grow.bwds(apart, 5.0)
+        np.testing.assert_array_equal(apart.grad_in.to_numpy(), np.float32([5, 10, 15]))

@@ -28,6 +28,15 @@ Corner project(float4 at, float shade, float2 shift)
 uniform float gain;
 [Differentiable] float one(Corner c, float light) { return c.shade * light; }
 [Differentiable] float gained(Corner c, float light) { return c.shade * light * gain; }
+[Differentiable]
+Corner raised(float4 at, float shade, float tint, float more = 0)
+{
+    Corner c;
+    c.position = at;
+    c.shade = shade - 10 * tint + more;
+    return c;
+}
+[Differentiable] float lit(Corner c, float light = 1) { return c.shade * light; }
 [Differentiable] float4 painted(Corner c, Image image) { return image.sample(float2(0.5), 0) * c.shade; }
 """
 SIZE = (40, 48)
@@ -89,6 +98,31 @@ def test_other_arrays_and_numbers(device: spy.Device, module: spy.Module, antial
 
 
 @one_device
+def test_names_of_arguments(device: spy.Device, module: spy.Module) -> None:
+    """Pictures whose arguments are alike but for their names, their order, or which of them have their defaults."""
+    draw = module.lit.raster(module.raised, SIZE)
+    at, faces = spy.Tensor.from_numpy(device, _clip(0), "float4"), spy.Tensor.from_numpy(device, FACES)
+    one, two = (spy.Tensor.full(device, 3, value).with_grads() for value in (200.0, 3.0))
+    cases: list[tuple[dict[str, Any], float]] = [
+        ({"shade": one, "tint": two}, 170), ({"tint": two, "shade": one}, 170), ({"tint": one, "shade": two}, -1997),
+        ({"shade": two, "tint": one}, -1997), ({"shade": one, "tint": one}, -1800),
+        ({"shade": one, "tint": two, "light": 2.0}, 340), ({"shade": one, "tint": two, "more": 2.0}, 172),
+    ]  # fmt: skip
+    for _ in TIMES:
+        for k, (given, value) in enumerate(cases):
+            picture = draw(at=at, _faces=faces, **given)
+            assert picture.to_numpy().sum(dtype=np.float64) == pytest.approx(_area(0) * value, rel=2e-3)
+            if k > 2:
+                continue
+            seen = picture.with_grads()
+            seen.grad.copy_from(np.ones(SIZE, np.float32))
+            one.grad.clear(), two.grad.clear()
+            draw.bwds(at=at, _faces=faces, **given, _result=seen)
+            for name, wanted in (("shade", _area(0)), ("tint", -10 * _area(0))):
+                assert given[name].grad.to_numpy().sum(dtype=np.float64) == pytest.approx(wanted, rel=3e-2)
+
+
+@one_device
 def test_faces_and_results(device: spy.Device, module: spy.Module) -> None:
     draw = module.one.raster(module.project, SIZE)
     both = np.concatenate([FACES, FACES[:, ::-1]])
@@ -109,7 +143,7 @@ def test_faces_and_results(device: spy.Device, module: spy.Module) -> None:
         draw(**_given(device, 0), _result=outer)
 
 
-@deep
+@one_device
 def test_gradients_in_one_memory(device: spy.Device, module: spy.Module) -> None:
     """Steps that were prepared for gradients apart do not serve those that share memory."""
     draw = module.one.raster(module.project, SIZE, antialias=False)

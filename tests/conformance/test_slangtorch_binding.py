@@ -116,6 +116,9 @@ def test_what_does_not_fit_is_refused_behind_what_does(files: Files, m: Any) -> 
         m.twice(inputs=good, output=out)
     with pytest.raises(ValueError, match="missing output"):
         m.twice(input=good)
+    m.twice(input=good, output=out).launchRaw(**SIZE)
+    with pytest.raises(ValueError, match="twice: unknown more; its arguments are input, output"):
+        m.twice(input=good, output=out, more=good)
     with pytest.raises(ValueError, match="arguments come by name"):
         m.twice(good, output=out)
     check(files, m, good)

@@ -427,3 +427,32 @@ def test_an_input_without_gradient_as_a_tuple(files: Files) -> None:
         assert made.tolist() == [10, 21]
         assert a.grad is not None
         assert a.grad.tolist() == [5, 7]
+
+
+def test_gradients_and_sizes_that_take_turns(files: Files) -> None:
+    """Each call has the gradients that its inputs ask for and the threads of its sizes, whichever came before."""
+    m = files.load("""
+[AutoPyBindCUDA] [CudaKernel] [Differentiable]
+void mul(DiffTensorView a, DiffTensorView b, DiffTensorView c)
+{
+    uint3 at = cudaThreadIdx() + cudaBlockIdx() * cudaBlockDim();
+    if (at.x < c.size(1) && at.y < c.size(0))
+        c[at.yx] = a[at.yx] * b[at.yx];
+}
+""")
+    mul = m.mul.function(outputs={"c": "a"}, threads=lambda given: given["a"].shape[::-1])
+    # Several numbers of groups of one size, in rows and columns.
+    sizes = [(300, 1), (700, 1), (1, 300), (1, 900), (20, 15), (60, 45), (300, 1)]
+    for asked in ((True, False), (False, True), (True, True), (False, True), (True, False)):
+        for shape in sizes:
+            a, b = (
+                files.on(torch.rand(shape, generator=torch.Generator().manual_seed(k))).requires_grad_(asked[k])
+                for k in range(2)
+            )
+            found = mul(a, b)
+            torch.testing.assert_close(found, (a * b).detach(), check_device=False)
+            found.sum().backward()
+            for wanted, mine, other in zip(asked, (a, b), (b, a), strict=True):
+                assert (mine.grad is not None) == wanted
+                if wanted:
+                    torch.testing.assert_close(mine.grad, other.detach())

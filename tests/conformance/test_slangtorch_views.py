@@ -356,6 +356,21 @@ def test_more_than_a_view_holds(files: Files, tmp_path: Path) -> None:
         m.run(t=t).launchRaw(blockSize=ONE, gridSize=(0, 1, 1))
 
 
+@pytest.mark.parametrize("kind", ["int16_t", "float", "double"])
+def test_strides_are_counted_in_bytes(files: Files, tmp_path: Path, kind: str) -> None:
+    if files.device.name == "cuda":
+        pytest.skip("the tensor is a file without contents")
+    m = files.load(f"[AutoPyBindCUDA] [CudaKernel] void run(TensorView<{kind}> t) {{}}")
+    dtype = {"int16_t": np.int16, "float": np.float32, "double": np.float64}[kind]
+    most = (2**32 - 1) // np.dtype(dtype).itemsize
+    large = torch.from_numpy(np.memmap(tmp_path / "large", dtype, "w+", shape=most + 3))
+    for t in (large.as_strided((2, 2), (most + 1, 1)), large.as_strided((2, 2), (1, most + 1))):
+        with pytest.raises(RuntimeError, match="t has strides over 4 GiB"):
+            m.run(t=t)
+    for t in (large.as_strided((2, 2), (most, 1)), large.as_strided((1, 2), (2**40, 1))):
+        m.run(t=t).launchRaw(blockSize=ONE, gridSize=(0, 1, 1))
+
+
 def test_more_groups_than_a_device_runs(files: Files) -> None:
     m = files.load("[AutoPyBindCUDA] [CudaKernel] void run(TensorView<int> t) { t[0] = 1; }")
     t = files.on(torch.zeros(1, dtype=torch.int32))

@@ -231,3 +231,22 @@ def test_sums_of_many_terms(device: spy.Device) -> None:
         for axis in range(len(view.shape)):
             np.testing.assert_allclose(view.sum(axis).to_numpy(), view.shape[axis] * exact, 2e-6)
             np.testing.assert_allclose(view.mean(axis).to_numpy(), exact, 2e-6)
+
+
+@every_device
+@pytest.mark.parametrize("inner", [True, False])
+def test_rows_of_each_length(device: spy.Device, inner: bool) -> None:
+    """Of rows between other numbers, from one element to more than a thread has at a time: nothing else counts."""
+    few, many = (40, 3), (40, 33_000)
+    for shape, lengths in ((few, range(1, 34)), (many, (1, 7, 8, 9, 15, 23))):
+        # Numbers beside a row would change each reduction; integers make sums exact.
+        a = np.full((shape[0] + 2, shape[1]), np.nan, np.float32)
+        own = np.random.default_rng(2).integers(-50, 50, shape).astype(np.float32)
+        a[1:-1] = own
+        t = spy.Tensor.from_numpy(device, a if not inner else a.T)
+        for n in lengths:
+            part, axis = (t[:, 1 : n + 1], 1) if inner else (t[1 : n + 1], 0)
+            for name in NAMES:
+                found = getattr(part, name)(axis).to_numpy()
+                wanted = getattr(own[:n].astype("d"), name)(0)
+                np.testing.assert_allclose(found, wanted, 1e-6, err_msg=f"{name} of {n}")

@@ -389,3 +389,25 @@ def test_numbers_of_samplers_warn_of_nothing(device: spy.Device, name: str) -> N
                 device.create_sampler(**{name: value})
         for number in (1, 1.0, np.float32(1), np.array(1.0), np.array(1, object), fractions.Fraction(1)):
             assert device.create_sampler(**{name: number}).desc.blends
+
+
+@needs("textures")
+def test_levels_between_two(backend_name: str, device: spy.Device, module: spy.Module) -> None:
+    """Of two equally near levels the CPU takes the larger image, as ceil(level + 0.5) - 1 of Vulkan has it."""
+    levels = [np.full((8 >> k, 8 >> k, 4), k, np.float32) for k in range(4)]
+    texture = device.create_texture("rgba32_float", 8, 8, mip_count=0)
+    for k, level in enumerate(levels):
+        texture.copy_from(level, mip=k)
+    above, below = np.float32([0.51, 1.51, 2.51]), np.float32([0.49, 1.49, 2.49])
+    for how, shift in (({}, 0.0), ({"bias": 1.0}, 1.0), ({"min_level": 0.0, "max_level": 2.5}, 0.0)):
+        sampler = device.create_sampler("linear", "clamp", "nearest", **how)
+
+        def seen(lod: Any, sampler: spy.Sampler = sampler) -> list[float]:
+            found: list[float] = np.asarray(module.look(texture, sampler, (0.5, 0.5), lod))[..., 0].tolist()
+            return found
+
+        assert seen(np.float32([0.25, 1.25, 1.75]) - np.float32(shift)) == [0, 1, 2]
+        if backend_name == "cpu":
+            assert seen(np.float32([0.5, 1.5, 2.5]) - np.float32(shift)) == [0, 1, 2]
+            if not shift:
+                assert seen(below) == [0, 1, 2] and seen(above) == [1, 2, 2 if how else 3]

@@ -50,3 +50,43 @@ def test_the_validation_layers_say_nothing() -> None:
         _dropped(device, 10_000)
         said = [text for text in device.backend.messages if "Invalid source language operand" not in text]
     assert not said, "\n".join(said)
+
+
+@needs("textures")
+def test_descriptors_are_used_again() -> None:
+    """Images that were freed leave their numbers to others, however kernels used them: looked up, read or written."""
+    reasons = {d.type: d.reason for d in spy.devices()}
+    if reasons.get("vulkan", "there is none"):
+        pytest.skip(f"vulkan: {reasons.get('vulkan')}")
+    text = (
+        TEXT
+        + """
+void look_with(Sampler2D<float4> t, float2 at, inout float sum) { sum += t.SampleLevel(at, 0).x; }
+void read(Texture2D<float4> t, int2 at, inout float sum) { sum += t[at].x; }
+void write(RWTexture2D<float4> t, int2 at) { t[at] = 1; }
+"""
+    )
+    with spy.Device("vulkan") as device:
+        module: Any = spy.Module.load_from_source(device, "test_descriptors", text)
+        sampler = device.create_sampler(filter="nearest")
+        total = spy.Tensor.zeros(device, 4)
+        backend: Any = device.backend
+
+        def used() -> list[int]:
+            """Make, use and drop images; return how many numbers are free then."""
+            for _ in range(3):
+                texture = device.create_texture("rgba32_float", 4, 4, mip_count=2)
+                for level in (texture, texture.mip(0), texture.mip(1)):
+                    module.write(level, (0, 0)) if level is not texture else module.write(texture, (1, 1))
+                    module.read(level, (0, 0), total)
+                    module.look(level, sampler, (0.5, 0.5), total)
+                    module.look_with(level.with_sampler(sampler), (0.5, 0.5), total)
+                del texture, level
+            device.synchronize()
+            with backend._lock:
+                backend._images.sweep(backend._queues, all=True)
+                backend._images.sweep(backend._queues, all=True)
+            return [len(numbers) for numbers in backend.queue._commands.heap._free]
+
+        free = used()
+        assert all(used() == free for _ in range(3))

@@ -17,12 +17,48 @@ import pytest
 from _threads import PATIENCE, SLANG, THREADS, impatient, module, numbers, on, together
 
 import slangpy_rt as spy
-from tests.depth import one_device, sampled
+from tests.depth import needs, one_device, sampled
 
 __all__ = ["impatient", "module"]  # the fixtures
 
 
 # Calls.
+
+
+@needs("zero_copy")
+@pytest.mark.parametrize("size", [3, 64, 65, 5000])
+@pytest.mark.parametrize("way", ["call", "bind", "list", "stream"])
+def test_launches_on_one_array_are_whole(device: spy.Device, way: str, size: int) -> None:
+    """Launches of several threads run one after the other on the CPU: none of their additions is lost."""
+    text = """
+void count(inout float x)
+{
+    float y = x;
+    for (int k = 0; k < 100; ++k)
+        y = sin(y + k);
+    x += y > 5 ? 2 : 1;
+}
+"""
+    count = spy.Module.load_from_source(device, "counting", text).count
+    total, turns = on(device, np.zeros(size, np.float32)), 5 if size > 100 else 60
+
+    def work(k: int) -> None:
+        run: Any = lambda: count(total)  # noqa: E731
+        if way == "bind":
+            run = count.bind(total)
+        elif way == "list":
+            commands = spy.CommandList(device)
+            count.append_to(commands, total)
+            run = commands.submit
+        elif way == "stream":
+            own = device.stream()
+            run = lambda: count.stream(own)(total)  # noqa: E731
+        for _ in range(turns):
+            run()
+
+    work(0)
+    together(work)
+    np.testing.assert_array_equal(total.to_numpy(), np.full(size, turns * (THREADS + 1), np.float32))
 
 
 @one_device

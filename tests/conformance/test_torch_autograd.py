@@ -481,3 +481,33 @@ def test_maps(device: spy.Device, size: int) -> None:
     row = torch.rand(1, size).requires_grad_()
     f.map((0, 1), (0,))(row, torch.ones(1)).sum().backward()
     torch.testing.assert_close(row.grad, 2 * row.detach())
+
+
+@every_device
+def test_gradients_of_outputs_that_are_expanded(device: spy.Device) -> None:
+    """Sums, means and slices bring gradients with strides of 0 or gaps to results and to outputs of each type."""
+    kinds = {"float": (), "float3": (3,)}
+    text = "".join(
+        f"[Differentiable] {kind} result_{kind}({kind} x) {{ return x * x; }}\n"
+        f"[Differentiable] void out_{kind}({kind} x, out {kind} y) {{ y = x * x; }}\n"
+        f"[Differentiable] float both_{kind}({kind} x, out {kind} y) {{ y = x * x; return 3; }}\n"
+        for kind in kinds
+    )
+    module = spy.Module.load_from_source(device, "expanded", text)
+    losses: list[Callable[[torch.Tensor], torch.Tensor]] = [
+        lambda y: y.sum(), lambda y: y.mean(), lambda y: y[::2].sum(), lambda y: (y.movedim(0, -1) * 2).sum(),
+        lambda y: y.sum(0).sum(), lambda y: (y * torch.arange(float(y.shape[-1]))).sum(),
+    ]  # fmt: skip
+    for kind, dims in kinds.items():
+        for name in ("result", "out", "both"):
+            for loss in losses:
+                x = (torch.arange(float(4 * int(np.prod(dims)))) + 1).reshape(4, *dims).requires_grad_()
+                other = x.detach().clone().requires_grad_()
+                y = torch.empty(x.shape)
+                if name == "result":
+                    y = getattr(module, f"result_{kind}")(x)
+                else:
+                    getattr(module, f"{name}_{kind}")(x, y)
+                loss(y).backward()
+                loss(other * other).backward()
+                torch.testing.assert_close(x.grad, other.grad)

@@ -364,3 +364,27 @@ def test_a_config_is_a_mapping() -> None:
     assert "K" in config and [] not in config
     with pytest.raises(spy.BindError, match=r"^the configuration has no \[\]; it has K\.$"):
         config[[]]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("given", ["both", "out", "in and out", "pair"])
+def test_gradients_of_their_own_are_added_once(device: spy.Device, module: spy.Module, given: str) -> None:
+    """A search runs each configuration many times; what is in the gradients afterwards is one call's."""
+    cube = module.cube.constants({"STEPS": [1, 2, 3]})
+    x = np.float32([1, 2, 3, 4])
+    grad = spy.Tensor.full(device, 4, 10.0)
+    t: Any = spy.Tensor.from_numpy(device, x)
+    if given == "pair":
+        t = spy.diff_pair(2.0, 10.0)
+    elif given == "both":
+        t = t.with_grads(grad, grad)
+    else:
+        t = t.with_grads(grad_in=spy.Tensor.zeros(device, 4) if given == "in and out" else None, grad_out=grad)
+    result: Any = spy.diff_pair(None, 1.0) if given == "pair" else spy.Tensor.zeros(device, 4)
+    if given != "pair":
+        result = result.with_grads(grad_in=spy.Tensor.ones(device, 4))
+    for n in (1, 2):
+        cube.bwds(t, _result=result)
+        if given == "pair":
+            assert t.grad == 10 + n * 12
+        else:
+            np.testing.assert_array_equal(grad.to_numpy(), 10 + n * 3 * x * x)

@@ -19,7 +19,8 @@ import numpy as np
 from slangpy_rt.backends.base import Buffer, Dispatch, Kernel, Recording
 from slangpy_rt.backends.blocks import ALIGN, SizeClasses
 from slangpy_rt.backends.cpu.compile import compile_library, find_compiler, toolchain
-from slangpy_rt.backends.cpu.group_compiler import MARK, SPIRV, GroupCompiler
+from slangpy_rt.backends.cpu.group_compiler import GroupCompiler
+from slangpy_rt.backends.cpu.group_format import MARK, SPIRV
 from slangpy_rt.backends.cpu.images import CpuImages
 from slangpy_rt.backends.cpu.kernel import load
 from slangpy_rt.backends.cpu.llvm import installed
@@ -109,6 +110,9 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
 
     def toolchain(self) -> str:
         return f"{toolchain()} {self._llvm}"
+
+    def compilers_of(self, target: Target) -> tuple[str, str]:
+        return ("LLVM", "LLVM") if target.groups else self.compilers
 
     def compile(self, code: bytes, entry: str) -> bytes:
         if code.startswith(SPIRV):

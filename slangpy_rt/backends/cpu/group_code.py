@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slangpy_rt.backends.cpu.group_compiler import HEAD_BYTES, MARK
+from slangpy_rt.backends.cpu.group_format import HEAD_BYTES, MARK
 from slangpy_rt.backends.cpu.llvm import LlvmCompiler
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.lanes.errors import UnsupportedKernel
@@ -25,6 +25,9 @@ define void @run_groups(i64 %first, i64 %last, ptr %block) #1 {{
 """
 
 
+_TEXTURES = ("OpTypeImage", "OpTypeSampler", "OpTypeSampledImage")
+
+
 def compile_groups(compiler: LlvmCompiler, code: bytes) -> bytes:
     """Compile a kernel's SPIR-V to what ``load_groups`` loads.
 
@@ -38,8 +41,9 @@ def compile_groups(compiler: LlvmCompiler, code: bytes) -> bytes:
     try:
         kernel = translate(code, widest=compiler.widest)
     except UnsupportedKernel as error:
+        what = "textures and samplers" if error.what in _TEXTURES else error
         raise UnsupportedError(
-            f"the function uses thread groups, and this device does not translate {error} in such functions. "
+            f"the function uses thread groups, and this device does not translate {what} in such functions. "
             "Run it on a GPU (device type cuda or vulkan)."
         ) from None
     try:

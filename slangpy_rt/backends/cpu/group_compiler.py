@@ -17,12 +17,6 @@ from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.interrupts import apart
 from slangpy_rt.core.target import KernelInfo
 
-# What a binary begins with that was made here, and SPIR-V.
-MARK = b"slangpy_rt groups\n"
-SPIRV = b"\x03\x02\x23\x07"
-# The number of groups each way, before the argument block, whose 16 byte alignment it keeps.
-HEAD_BYTES = 32
-
 
 class GroupCompiler:
     """Compiles and loads kernels that use thread groups.

@@ -12,7 +12,7 @@ from math import inf, prod
 from typing import Any
 
 from slangpy_rt.backends.base import Kernel
-from slangpy_rt.backends.cpu.group_compiler import HEAD_BYTES, MARK
+from slangpy_rt.backends.cpu.group_format import HEAD_BYTES, MARK
 from slangpy_rt.backends.cpu.kernel import CHUNK_SECONDS, PROBE, PROBE_ENOUGH, PROBE_SECONDS, WORTH_SECONDS
 from slangpy_rt.backends.cpu.llvm import LlvmCompiler, LoadedObject
 from slangpy_rt.backends.cpu.shared_launches import shared_text

@@ -91,7 +91,7 @@ class VkSubmissions(StampedQueue):
         seen = self._touched.get(address)
         if seen or (writes and seen is not None):
             self.locked_barrier()
-        self._touched[address] = writes or self._touched.get(address, False)
+        self._touched[address] = writes
 
     def locked_order_again(self, address: int, writes: bool) -> None:
         """Note a use that ``locked_order`` noted, in case that a barrier before another use has removed the note."""

@@ -14,17 +14,22 @@ it stands, and these faults of Slang 2026.12 need another kind of instruction th
   that are read afterwards, one loses its gradient.
 - Of two elements of one array, vector or matrix that are read in a block, one by an index that is no literal, one
   loses its gradient (``element_reads``).
+- An ``inout`` parameter keeps the derivative that it had when a value without one is assigned to it, and a variable
+  with a constant has no derivative to pass to such a parameter: ``x = same(x);`` follows each assignment.
+- The derivative of a call whose arguments do not change in a loop is computed where the call is not run
+  (``loop_calls``).
 - The compiler ends on the forward derivative of a vector that is made of a ``no_diff`` number, and of a matrix whose
   row is a ``no_diff`` vector: ``u = no_diff same(u);`` begins a function for each such parameter. What is assigned to
   one in a branch or a loop has no gradient: ``var u = same(u);`` begins a function that assigns it.
-- A vector that is built from vectors without derivatives (``vector_parts``).
+- A vector that is built from vectors without derivatives has the gradient of a wrong component (``vector_parts``).
 - The compiler crashes on a ``for`` loop whose counter starts at a value that is no constant: ``i = same(i);`` begins
   its body.
 
-Three more faults are mended here, too:
+Four more faults are mended here, too:
 
 - The compiler crashes on ``while`` loops that are nested or hold ``continue``, and loses gradients in those that hold
   ``break``: ``while (c)`` becomes ``for (; c; )``.
+- The arrays of loops inside one another have wrong sizes (``loop_sizes``).
 - The derivatives of ``fmod`` and ``clamp`` (``core_functions``).
 - A ``[TreatAsDifferentiable]`` function returns 0 in a derivative, in place of its value. It becomes a differentiable
   function that calls one without the attribute by ``no_diff``.

@@ -144,7 +144,8 @@ class FunctionEdits:
             yield self._again(free.name)
         elif ranked:
             yield f"let {self.same}_first = {self.same}({ranked[0].name});"
-        for parameter in self.parameters:
+        varies = self.function.owner or any(p.differentiable and p.kind != "other" for p in self.parameters)
+        for parameter in self.parameters if varies else ():
             constant = not parameter.differentiable and parameter.kind in ("scalar", "composite")
             if constant and parameter.initialized and parameter.name not in assigned | redeclared:
                 # Slang refuses to assign what has a derivative to a place without one.

@@ -1,0 +1,9 @@
+"""How binaries and argument blocks of kernels that use thread groups begin. Nothing here makes or reads one."""
+
+from __future__ import annotations
+
+# The first bytes of a binary from ``group_code``, and of SPIR-V.
+MARK = b"slangpy_rt groups\n"
+SPIRV = b"\x03\x02\x23\x07"
+# The number of groups each way, before the argument block, whose 16 byte alignment it keeps.
+HEAD_BYTES = 32
