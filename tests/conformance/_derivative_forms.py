@@ -88,6 +88,10 @@ def _powers(x: Array, n: Array, stop: int = 3) -> Array:
     return np.asarray(np.sum([x * x * i for i in range(int(n), stop)]))
 
 
+def _corner(v: Array, first: Any) -> Any:
+    return np.sum(np.array([first, v[1], v[2]]) * v * v * 2 * v)
+
+
 def _waves(x: Array, n: Array, rounds: int) -> Array:
     r = np.array(1.0)
     for _ in range(rounds):
@@ -1230,6 +1234,24 @@ FORMS = [
                 "case 4: if (p.x > 0) { r *= q; break; } else return q; default: r = 1;",
                 lambda p, q: (p * q) ** 2,
                 "",
+            ),
+        ]
+    ),
+    *(
+        Form(
+            "Elements by an index that is no literal",
+            name,
+            D + f"float f(float3 v, float n) {{ int j = int(n); float3x3 m = float3x3(v, v * v, 2 * v); {body} "
+            "return dot(m[0] * m[1], m[2]); }",
+            (V, np.array(0.5)),
+            same,
+        )
+        for name, body, same in [
+            ("two equal indices of a matrix", "m[j % 3][j % 3] += v.y;", lambda v, n: _corner(v, v[0] + v[1])),
+            (
+                "two equal indices of an array",
+                "float3 e[2] = {v, v}; e[j % 2][j % 2] = 2; m[0] = e[0];",
+                lambda v, n: _corner(v, 2),
             ),
         ]
     ),

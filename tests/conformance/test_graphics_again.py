@@ -214,3 +214,47 @@ def test_what_does_not_fit_is_refused_after_what_fits(device: spy.Device) -> Non
         graphics.antialias(seen, seen, position, faces)
     with pytest.raises(spy.ShapeError, match="seen has shape"):
         graphics.antialias(seen[1:], seen, position, faces)
+
+
+def test_calls_that_differ_in_one_thing(device: spy.Device) -> None:
+    """A number, a setting, the layout of an argument or of the result, and the direction: each has its own plan."""
+    rng = np.random.default_rng(6)
+    levels = [rng.random((4, 8), np.float32)]
+    levels += [levels[0].reshape(2, 2, 4, 2).mean((1, 3)), levels[0].reshape(1, 4, 2, 4).mean((1, 3))]
+    at = np.stack([rng.integers(0, 8, 50), rng.integers(0, 4, 50)], -1)
+    places = ((at + 0.25) / [8, 4]).astype(np.float32)
+    uv, wide = spy.Tensor.from_numpy(device, places, "float2"), np.zeros((100, 2), np.float32)
+    wide[::2] = places
+    apart = spy.Tensor.from_numpy(device, wide, "float2")[::2]
+    image = spy.Tensor.from_numpy(device, levels[0]).with_grads()
+    plain, weights = image.detach(), rng.random(50, np.float32)
+    seen = spy.Tensor.zeros(device, 50).with_grads(grad_in=spy.Tensor.from_numpy(device, weights))
+    results = [
+        spy.Tensor.zeros(device, 50),
+        spy.Tensor.zeros(device, 100)[1::2],
+        spy.Tensor.zeros(device, 60)[49::-1],
+    ]
+    added = np.zeros((4, 8))
+    np.add.at(added, (at[:, 1], at[:, 0]), weights)
+
+    def wanted(level: int) -> Floats:
+        found: Floats = levels[level][at[:, 1] >> level, at[:, 0] >> level]
+        return found
+
+    for _ in TIMES:
+        for level in (0.0, 1.0, 2.0, 1, 0):
+            found = graphics.sample(plain, uv, level, filter="nearest")
+            np.testing.assert_allclose(found.numpy(), wanted(int(level)), rtol=1e-5)
+        for given in (uv, apart, uv[::-1][::-1]):
+            np.testing.assert_allclose(graphics.sample(plain, given, filter="nearest").numpy(), wanted(0))
+        for result in results:
+            result[...] = 0.0
+            graphics.sample(plain, uv, filter="nearest", _result=result)
+            np.testing.assert_allclose(result.numpy(), wanted(0))
+        graphics.sample(image, uv, filter="nearest", _result=seen.detach())
+        np.testing.assert_allclose(seen.numpy(), wanted(0))
+        image.grad.clear()
+        graphics.sample.bwds(image, uv, filter="nearest", _result=seen)
+        np.testing.assert_allclose(image.grad.numpy(), added, atol=1e-5)
+        # Between texels blending is another thing than the nearest one.
+        assert np.abs(graphics.sample(plain, uv).numpy() - wanted(0)).max() > 1e-2

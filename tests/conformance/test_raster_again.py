@@ -123,6 +123,32 @@ def test_names_of_arguments(device: spy.Device, module: spy.Module) -> None:
 
 
 @one_device
+def test_layouts_of_faces_and_results(device: spy.Device, module: spy.Module) -> None:
+    """Pictures in arrays of equal shapes, which lie in memory in other ways."""
+    draw, given = module.one.raster(module.project, SIZE, antialias=False), _given(device, 0)
+    del given["_faces"]
+    twice = np.concatenate([FACES, FACES + 1, FACES, FACES + 1])
+    faces = [
+        spy.Tensor.from_numpy(device, np.concatenate([FACES, FACES])),
+        spy.Tensor.from_numpy(device, twice)[::2],
+        spy.Tensor.from_numpy(device, np.ascontiguousarray(np.concatenate([FACES, FACES]).T)).T,
+    ]
+    results = [
+        spy.Tensor.zeros(device, SIZE), spy.Tensor.zeros(device, (SIZE[0], 2 * SIZE[1]))[:, ::2],
+        spy.Tensor.zeros(device, SIZE[::-1]).T, spy.Tensor.zeros(device, SIZE)[::-1],
+    ]  # fmt: skip
+    pictures = []
+    for _ in TIMES:
+        for k, result in enumerate(results):
+            draw(**given, _faces=faces[k % 3], _result=result)
+            pictures.append(result.to_numpy().copy())
+            result[...] = -1.0
+    assert pictures[0].sum(dtype=np.float64) == pytest.approx(_area(0) * 0.5, rel=3e-2)
+    for picture in pictures:
+        np.testing.assert_array_equal(picture, pictures[0])
+
+
+@one_device
 def test_faces_and_results(device: spy.Device, module: spy.Module) -> None:
     draw = module.one.raster(module.project, SIZE)
     both = np.concatenate([FACES, FACES[:, ::-1]])

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import platform
 import threading
 from pathlib import Path
 from typing import Any
+
+from slangpy_rt.backends.cpu.half_conversions import HALF_CONVERSIONS
 
 # run(push, first, last, nx, ny, nz): see lanes/translate.py.
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 5)
@@ -58,6 +61,8 @@ class LlvmCompiler:
         self._llvm = llvm
         self.cpu = llvm.get_host_cpu_name() if cpu is None else cpu
         self.features = llvm.get_host_cpu_features().flatten() if features is None else features
+        # Processors of other kinds that LLVM compiles for here have the instructions.
+        self._without_halves = platform.machine() in ("x86_64", "AMD64") and "+f16c" not in self.features
         self.widest = 32 if "+avx512f" in self.features else 16
         target = llvm.Target.from_default_triple()
         self._machine = target.create_target_machine(cpu=self.cpu, features=self.features, opt=2, jit=True)
@@ -78,6 +83,8 @@ class LlvmCompiler:
         llvm = self._llvm
         with _LOCK:
             module = llvm.parse_assembly(text)
+            if self._without_halves:
+                module.link_in(llvm.parse_assembly(HALF_CONVERSIONS))
             module.triple, module.data_layout = self._machine.triple, str(self._machine.target_data)
             options = llvm.create_pipeline_tuning_options(speed_level=2)
             options.loop_vectorization = options.slp_vectorization = False  # the text has vectors already

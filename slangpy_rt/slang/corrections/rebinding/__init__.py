@@ -27,10 +27,11 @@ it stands, and these faults of Slang 2026.12 need another kind of instruction th
 - The compiler crashes on a ``for`` loop whose counter starts at a value that is no constant: ``i = same(i);`` begins
   its body.
 
-Four more faults are mended here, too:
+More faults are mended here, too:
 
 - The compiler crashes on ``while`` loops that are nested or hold ``continue``, and loses gradients in those that hold
   ``break``: ``while (c)`` becomes ``for (; c; )``.
+- The compiler fails where two indices of a place that is assigned are equal: ``m[i][same(i)] = x;``.
 - The arrays of loops inside one another have wrong sizes (``loop_sizes``).
 - The derivatives of ``fmod`` and ``clamp`` (``core_functions``).
 - A ``[TreatAsDifferentiable]`` function returns 0 in a derivative, in place of its value. It becomes a differentiable
@@ -46,7 +47,7 @@ from collections.abc import Iterable
 
 from slangpy_rt.slang.corrections.rebinding.core_functions import LIMITS, REMAINDER, core_function_edits
 from slangpy_rt.slang.corrections.rebinding.edit import Edit
-from slangpy_rt.slang.corrections.rebinding.element_reads import element_edits
+from slangpy_rt.slang.corrections.rebinding.element_reads import element_edits, index_edits
 from slangpy_rt.slang.corrections.rebinding.function_edits import FunctionEdits
 from slangpy_rt.slang.corrections.rebinding.loop_calls import call_edits
 from slangpy_rt.slang.corrections.rebinding.loop_sizes import loop_size_edits
@@ -123,6 +124,7 @@ def _edits(text: str, others: tuple[str, ...], number: str) -> list[tuple[int, i
         for function in functions:
             edits += FunctionEdits.of(function, around, same).edits()
             edits += element_edits(function, around, same)
+            edits += index_edits(function, around, same)
             edits += loop_size_edits(function)
             edits += part_edits(function, around, same)
             edits += call_edits(function, around, same)

@@ -126,6 +126,34 @@ def element_edits(function: DifferentiableFunction, around: Surroundings, same: 
     return tuple(edits)
 
 
+def index_edits(function: DifferentiableFunction, around: Surroundings, same: str) -> Iterator[Edit]:
+    """Yield the edits that keep the indices of places apart to which a function writes.
+
+    The compiler fails on ``m[i % 3][i % 3] = x;``: of two equal indices, it declares one too late.
+    """
+    for statement in walk(function.body):
+        items = statement.items
+        declared = {variable.name for variable in declared_variables(items)}
+        for start, end in written_places(items, around.writers):
+            if items[start].text in declared:  # ``float a[N][N] = x;``
+                continue
+            seen = False
+            at = start
+            while at < end:
+                if items[at].text == "[":
+                    try:
+                        close = closing(items, at)
+                    except UnbalancedBrackets:
+                        break
+                    named = any(item.kind == "word" for item in items[at + 1 : close])
+                    if named and seen:
+                        yield Edit(items[at].end, f"{same}(")
+                        yield Edit(items[close].start, ")")
+                    seen |= named
+                    at = close
+                at += 1
+
+
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """Finds the elements that statements read."""
