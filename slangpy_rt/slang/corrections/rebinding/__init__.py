@@ -22,8 +22,7 @@ it stands, and these faults of Slang 2026.12 need another kind of instruction th
   row is a ``no_diff`` vector: ``u = no_diff same(u);`` begins a function for each such parameter. What is assigned to
   one in a branch or a loop has no gradient: ``var u = same(u);`` begins a function that assigns it.
 - A vector that is built from vectors without derivatives has the gradient of a wrong component (``vector_parts``).
-- The compiler ends where an element is written whose indices are equal (``written_elements``), and on a ``return`` in
-  the case of a switch that an unrolled loop decides: ``switch (same(i))``.
+- The compiler ends on a ``return`` in the case of a switch that an unrolled loop decides: ``switch (same(i))``.
 - The compiler crashes on a ``for`` loop whose counter starts at a value that is no constant: ``i = same(i);`` begins
   its body.
 
@@ -31,7 +30,7 @@ More faults are mended here, too:
 
 - The compiler crashes on ``while`` loops that are nested or hold ``continue``, and loses gradients in those that hold
   ``break``: ``while (c)`` becomes ``for (; c; )``.
-- The compiler fails where two indices of a place that is assigned are equal: ``m[i][same(i)] = x;``.
+- The compiler fails where two indices of a place that is assigned are equal: ``m[i][same(i, 1)] = x;``.
 - The arrays of loops inside one another have wrong sizes (``loop_sizes``).
 - The derivatives of ``fmod`` and ``clamp`` (``core_functions``).
 - A ``[TreatAsDifferentiable]`` function returns 0 in a derivative, in place of its value. It becomes a differentiable
@@ -53,7 +52,6 @@ from slangpy_rt.slang.corrections.rebinding.loop_calls import call_edits
 from slangpy_rt.slang.corrections.rebinding.loop_sizes import loop_size_edits
 from slangpy_rt.slang.corrections.rebinding.surroundings import surroundings_of
 from slangpy_rt.slang.corrections.rebinding.vector_parts import part_edits
-from slangpy_rt.slang.corrections.rebinding.written_elements import index_edits
 from slangpy_rt.slang.differentiable_functions import TreatedFunction, differentiable_functions, treated_functions
 from slangpy_rt.slang.forming_macros import forming_macros
 from slangpy_rt.slang.macros import expansions
@@ -128,7 +126,6 @@ def _edits(text: str, others: tuple[str, ...], number: str) -> list[tuple[int, i
             edits += loop_size_edits(function)
             edits += part_edits(function, around, same)
             edits += call_edits(function, around, same)
-            edits += index_edits(function, around, same)
     bodies = list(macro_bodies(text))
     for treated in treated_functions(text):
         in_macro = any(start <= treated.name.start < end for start, end in bodies)
