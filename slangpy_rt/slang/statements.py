@@ -57,6 +57,12 @@ class Branch(Statement):
 
     parts: tuple[Statement, ...] = ()
 
+    @property
+    def switches(self) -> bool:
+        """Whether the statement is a switch over an expression, whose tokens follow a parenthesis in ``items``."""
+        block = self.parts[0] if len(self.parts) == 1 else None
+        return isinstance(block, Block) and any(s.labels for s in block.body) and len(self.items) > 1
+
 
 @dataclass(frozen=True, slots=True)
 class Loop(Statement):

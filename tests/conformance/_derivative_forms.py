@@ -99,6 +99,12 @@ def _waves(x: Array, n: Array, rounds: int) -> Array:
     return np.asarray(r)
 
 
+def _written(v: Array, n: Array) -> Any:
+    m = np.stack([v, 2 * v, v * v])
+    m[1, 1] += 2 * v[0]
+    return (m[0] + m[2][[2, 0, 1]]) @ m[1]
+
+
 def _f4(p: Array, q: Array) -> Any:
     if p[1] < 0.5:
         q = p * p
@@ -517,6 +523,35 @@ FORMS = [
         (V, np.array(0.5)),
         lambda v, n: v[0] ** 2,
     ),
+    *(
+        Form(
+            "Elements that are written",
+            name,
+            text
+            + D
+            + f"float f(float3 v, float n) {{ int j = int(n); float3x3 m = float3x3(v, 2 * v, v * v); {body} "
+            "return dot(m[0] + m[2].zxy, m[1]); }",
+            (V, np.array(1.5)),
+            same,
+        )
+        for name, text, body, same in [
+            ("two indices", "", "m[j % 3][j % 3] += 2 * v.x;", _written),
+            ("two variables", "", "let k = j % 3; m[k][j - 3 * (j / 3)] = m[k][1] + 2 * v.x;", _written),
+            (
+                "an inout argument",
+                "[Differentiable] void io(inout float x, float y) { x += y; } ",
+                "io(m[j % 3][j % 3], 2 * v.x);",
+                _written,
+            ),
+            (
+                "three indices",
+                "struct S : IDifferentiable { float3x3 m[2]; }; ",
+                "S s; s.m[0] = s.m[1] = m; [MaxIters(2)] for (int i = 0; i < 2; ++i) "
+                "if (i > 0) s.m[i % 2][j % 2][(i + j + 1) % 2] += 2 * v.x; m = s.m[1];",
+                _written,
+            ),
+        ]
+    ),
     Form(
         "A component in a branch",
         "a row of a matrix",
@@ -904,6 +939,14 @@ FORMS = [
                 lambda x, n: 4 * x * x,
             ),
         ]
+    ),
+    Form(
+        "Loops",
+        "a switch by the counter of an unrolled loop",
+        D + "float f(float2 p, float2 q) { float x = p.x; [ForceUnroll] for (int i = 0; i < 3; ++i) { switch (i) "
+        "{ case 0: x *= q.x; break; case 1: return sin(x); } x += x * q.y; } return x; }",
+        (P, Q),
+        lambda p, q: np.sin(p[0] * q[0] * (1 + q[1])),
     ),
     Form(
         "Loops",

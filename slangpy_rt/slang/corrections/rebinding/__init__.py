@@ -22,6 +22,7 @@ it stands, and these faults of Slang 2026.12 need another kind of instruction th
   row is a ``no_diff`` vector: ``u = no_diff same(u);`` begins a function for each such parameter. What is assigned to
   one in a branch or a loop has no gradient: ``var u = same(u);`` begins a function that assigns it.
 - A vector that is built from vectors without derivatives has the gradient of a wrong component (``vector_parts``).
+- The compiler ends on a ``return`` in the case of a switch that an unrolled loop decides: ``switch (same(i))``.
 - The compiler crashes on a ``for`` loop whose counter starts at a value that is no constant: ``i = same(i);`` begins
   its body.
 
@@ -29,7 +30,7 @@ More faults are mended here, too:
 
 - The compiler crashes on ``while`` loops that are nested or hold ``continue``, and loses gradients in those that hold
   ``break``: ``while (c)`` becomes ``for (; c; )``.
-- The compiler fails where two indices of a place that is assigned are equal: ``m[i][same(i)] = x;``.
+- The compiler fails where two indices of a place that is assigned are equal: ``m[i][same(i, 1)] = x;``.
 - The arrays of loops inside one another have wrong sizes (``loop_sizes``).
 - The derivatives of ``fmod`` and ``clamp`` (``core_functions``).
 - A ``[TreatAsDifferentiable]`` function returns 0 in a derivative, in place of its value. It becomes a differentiable

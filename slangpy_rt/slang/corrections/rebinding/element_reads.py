@@ -134,10 +134,10 @@ def index_edits(function: DifferentiableFunction, around: Surroundings, same: st
     for statement in walk(function.body):
         items = statement.items
         declared = {variable.name for variable in declared_variables(items)}
-        for start, end in written_places(items, around.writers):
+        for start, end in dict.fromkeys(written_places(items, around.writers)):
             if items[start].text in declared:  # ``float a[N][N] = x;``
                 continue
-            seen = False
+            seen = 0
             at = start
             while at < end:
                 if items[at].text == "[":
@@ -148,8 +148,9 @@ def index_edits(function: DifferentiableFunction, around: Surroundings, same: st
                     named = any(item.kind == "word" for item in items[at + 1 : close])
                     if named and seen:
                         yield Edit(items[at].end, f"{same}(")
-                        yield Edit(items[close].start, ")")
-                    seen |= named
+                        # A third index that is equal to both of them needs a value of its own.
+                        yield Edit(items[close].start, f", {seen})")
+                    seen += named
                     at = close
                 at += 1
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from slangpy_rt.slang.corrections.rebinding.edit import Edit
+from slangpy_rt.slang.corrections.rebinding.element_reads import is_unrolled
 from slangpy_rt.slang.corrections.rebinding.loop_sizes import becomes_for
 from slangpy_rt.slang.corrections.rebinding.surroundings import Surroundings
 from slangpy_rt.slang.differentiable_functions import DifferentiableFunction, Variable, declared_variables, kind_of
@@ -125,7 +126,7 @@ class FunctionEdits:
         known = self.around.members_of(self.function) | {p.name: p for p in self.parameters}
         if self.function.owner:
             known["this"] = Variable("this", "unknown", self.function.owner, self.function.mutating)
-        return (*first, *self._block(self.function.body, known))
+        return (*first, *self._block(self.function.body, known), *self._switches())
 
     def _first_statements(self) -> Iterator[str]:
         """Yield what a function begins with."""
@@ -151,6 +152,15 @@ class FunctionEdits:
                 # Slang refuses to assign what has a derivative to a place without one.
                 again = f"{parameter.name} = no_diff {self.same}({parameter.name});"
                 yield again if parameter.mutable else f"let {again}"
+
+    def _switches(self) -> Iterator[Edit]:
+        """Yield the edits of each switch with a ``return`` in an unrolled loop, whose case the compiler may know."""
+        loops = [s for s in walk(self.function.body) if isinstance(s, Loop) and is_unrolled(s)]
+        found = {s.start: s for loop in loops for s in walk(loop) if isinstance(s, Branch) and s.switches}
+        for switch in found.values():
+            if any(s.items[:1] and s.items[0].text == "return" for s in walk(switch)):
+                yield Edit(switch.items[1].start, f"{self.same}(")
+                yield Edit(switch.items[-1].end, ")")
 
     def _mixes(self) -> bool:
         """Whether the function may combine a scalar and a vector or matrix."""
