@@ -52,7 +52,6 @@ def test_the_validation_layers_say_nothing() -> None:
     assert not said, "\n".join(said)
 
 
-@needs("textures")
 def test_descriptors_are_used_again() -> None:
     """Images that were freed leave their numbers to others, however kernels used them: looked up, read or written."""
     reasons = {d.type: d.reason for d in spy.devices()}
