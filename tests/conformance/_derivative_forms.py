@@ -950,6 +950,14 @@ FORMS = [
     ),
     Form(
         "Loops",
+        "return and continue in an unrolled loop",
+        D + "float f(float2 p, float2 q) { float x = p.x; [ForceUnroll] for (int i = 0; i < 4; ++i) "
+        "{ if (i > 1) return x; if (i % 2 >= 3) continue; x *= q.x; } return sin(x); }",
+        (P, Q),
+        lambda p, q: p[0] * q[0] ** 2,
+    ),
+    Form(
+        "Loops",
         "an array of structs",
         "struct T : IDifferentiable { float a; float b; }; "
         + D

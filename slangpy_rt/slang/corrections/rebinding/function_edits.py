@@ -126,7 +126,7 @@ class FunctionEdits:
         known = self.around.members_of(self.function) | {p.name: p for p in self.parameters}
         if self.function.owner:
             known["this"] = Variable("this", "unknown", self.function.owner, self.function.mutating)
-        return (*first, *self._block(self.function.body, known), *self._switches())
+        return (*first, *self._block(self.function.body, known), *self._choices())
 
     def _first_statements(self) -> Iterator[str]:
         """Yield what a function begins with."""
@@ -153,14 +153,26 @@ class FunctionEdits:
                 again = f"{parameter.name} = no_diff {self.same}({parameter.name});"
                 yield again if parameter.mutable else f"let {again}"
 
-    def _switches(self) -> Iterator[Edit]:
-        """Yield the edits of each switch with a ``return`` in an unrolled loop, whose case the compiler may know."""
-        loops = [s for s in walk(self.function.body) if isinstance(s, Loop) and is_unrolled(s)]
-        found = {s.start: s for loop in loops for s in walk(loop) if isinstance(s, Branch) and s.switches}
-        for switch in found.values():
-            if any(s.items[:1] and s.items[0].text == "return" for s in walk(switch)):
-                yield Edit(switch.items[1].start, f"{self.same}(")
-                yield Edit(switch.items[-1].end, ")")
+    def _choices(self) -> Iterator[Edit]:
+        """Yield the edits of conditions that the compiler may know because an unrolled loop is around them.
+
+        It ends where they decide a ``return`` in a switch, or one beside a ``continue``.
+        """
+        found: dict[int, Branch] = {}
+        for loop in walk(self.function.body):
+            if not isinstance(loop, Loop) or not is_unrolled(loop):
+                continue
+            inside = list(walk(loop))
+            continues = any(s.items[:1] and s.items[0].text == "continue" for s in inside)
+            for branch in inside:
+                if isinstance(branch, Branch) and (branch.switches or continues) and branch.items:
+                    found[branch.start] = branch
+        for branch in found.values():
+            items = branch.items[1:] if branch.switches else branch.items
+            returns = any(s.items[:1] and s.items[0].text == "return" for s in walk(branch))
+            if returns and not any(declared_variables(items)) and items[0].text not in ("let", "var"):
+                yield Edit(items[0].start, f"{self.same}(")
+                yield Edit(items[-1].end, ")")
 
     def _mixes(self) -> bool:
         """Whether the function may combine a scalar and a vector or matrix."""
