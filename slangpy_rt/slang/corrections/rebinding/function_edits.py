@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from slangpy_rt.slang.corrections.rebinding.edit import Edit
@@ -210,6 +210,10 @@ class FunctionEdits:
                     yield Edit(statement.end, f" {self._again(variable.name)}")
             else:
                 yield from self._compound(statement, known)
+            # What was declared without a value has one now.
+            for name in {name for s in walk(statement) for name, _ in writes(s.items, self.around.writers)}:
+                if name in known and not known[name].initialized:
+                    known[name] = replace(known[name], initialized=True)
         if pending and last and not last.jumps:
             yield from (Edit(last.end, f" {self._again(name)}") for name in pending)
 
