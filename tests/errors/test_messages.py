@@ -214,7 +214,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "integer in a list too large": (
         lambda m, a: m.small([1, 256]),
         _BIND,
-        f"{SMALL}: argument 'a' is [1, 256], which does not convert to 'uint8_t'; make it an array of dtype uint8.",
+        f"{SMALL}: argument 'a' holds 256, which does not fit 'uint8_t' (0 to 255).",
     ),
     "number into bool": (
         lambda m, a: m.negate(1),
