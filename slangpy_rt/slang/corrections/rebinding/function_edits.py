@@ -109,7 +109,9 @@ class FunctionEdits:
         inside = list(walk(function.body))
         loops = any(isinstance(s, Loop) for s in inside)
         last = function.body.body[-1] if function.body.body else None
-        forks = loops or any(isinstance(s, Branch) or (s.jumps and s is not last) for s in inside)
+        # The rounds of an unrolled loop follow one another. Copies of an array in each take Slang minutes.
+        forks = any(isinstance(s, Loop) and not is_unrolled(s) for s in inside)
+        forks = forks or any(isinstance(s, Branch) or (s.jumps and s is not last) for s in inside)
         forks = forks or any(item.text == "?" for s in inside for item in s.items)
         parameters = tuple(map(around.resolved, function.parameters))
         local = (around.resolved(v) for s in inside for v in declared_variables(s.items))
@@ -210,9 +212,9 @@ class FunctionEdits:
                     yield Edit(statement.end, f" {self._again(variable.name)}")
             else:
                 yield from self._compound(statement, known)
-            # What was declared without a value has one now.
+            # What was declared without a value has one now; arrays stay as they are, for the same reason.
             for name in {name for s in walk(statement) for name, _ in writes(s.items, self.around.writers)}:
-                if name in known and not known[name].initialized:
+                if name in known and not known[name].initialized and not known[name].array:
                     known[name] = replace(known[name], initialized=True)
         if pending and last and not last.jumps:
             yield from (Edit(last.end, f" {self._again(name)}") for name in pending)
