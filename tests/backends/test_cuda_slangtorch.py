@@ -198,7 +198,8 @@ class Emitted(NamedTuple):
 def program(case: Case, folder: Path) -> tuple[Program, Any]:
     """A file as a CUDA device would load it, and what stands for that device."""
     device: Any = SimpleNamespace(
-        backend=SimpleNamespace(target=TARGET, group_target=None), cache=DiskCache.open(None, 0), include_paths=(), deterministic=False,
+        backend=SimpleNamespace(target=TARGET, group_target=None), cache=DiskCache.open(None, 0), include_paths=(),
+        deterministic=False,
         caps=CAPS, debug=False,
     )  # fmt: skip
     text = Text("module", str(folder / "module.slang"), case.text, (), (str(folder),), (), (), ("--use_fast_math",))

@@ -434,6 +434,13 @@ FORMS = [
         Form("A component in a branch", name, text + D + f"float f(float2 p, float2 q) {{ {body} }}", (P, Q), same)
         for name, text, body, same in [
             (
+                "a variable that branches give its value",
+                "",
+                "float2 g; if (q.x < 3) g = p; else g = p.y * p; if (g.x * g.y > 3) return q.y * g.y; "
+                "g.x = q.x * p.y; return g.x * g.y * p.x;",
+                lambda p, q: q[0] * p[1] * p[1] * p[0],
+            ),
+            (
                 "an inout argument",
                 "[Differentiable] void io(inout float x) { x = 0.5; } ",
                 "if (p.y < 0.5) { q = p * p; io(p.x); } return q.y * p.y * p.x;",
@@ -947,6 +954,14 @@ FORMS = [
         "{ case 0: x *= q.x; break; case 1: return sin(x); } x += x * q.y; } return x; }",
         (P, Q),
         lambda p, q: np.sin(p[0] * q[0] * (1 + q[1])),
+    ),
+    Form(
+        "Loops",
+        "return and continue in an unrolled loop",
+        D + "float f(float2 p, float2 q) { float x = p.x; [ForceUnroll] for (int i = 0; i < 4; ++i) "
+        "{ if (i > 1) return x; if (i % 2 >= 3) continue; x *= q.x; } return sin(x); }",
+        (P, Q),
+        lambda p, q: p[0] * q[0] ** 2,
     ),
     Form(
         "Loops",

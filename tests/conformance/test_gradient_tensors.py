@@ -220,6 +220,17 @@ def test_rows_that_are_written(tensors: spy.Module) -> None:
     same(x.grad, g @ np.arange(5))
 
 
+def test_an_array_with_a_value_in_unrolled_loops(device: spy.Device) -> None:
+    """Copies of the array in each round took Slang more than a minute."""
+    text = TENSORS.replace("float y[3];", "float y[3] = {1, 2, 3};")
+    m = spy.Module.load_from_source(device, "test_unrolled", text)
+    w, x, g = integers(4, 3), integers(100, 4, seed=1), integers(100, 3, seed=2)
+    weights, batch = tensor(m, w).with_grads(), tensor(m, x).with_grads()
+    m.layer.bwds(weights, batch, _result=seed_of(m, g))
+    same(weights.grad, x.T @ g)
+    same(batch.grad, g @ w.T)
+
+
 def test_a_struct_around_a_tensor(tensors: spy.Module) -> None:
     w, x, g = integers(4, 3), integers(100, 4, seed=1), integers(100, 3, seed=2)
     weights, batch = tensor(tensors, w).with_grads(), tensor(tensors, x).with_grads()

@@ -22,7 +22,8 @@ it stands, and these faults of Slang 2026.12 need another kind of instruction th
   row is a ``no_diff`` vector: ``u = no_diff same(u);`` begins a function for each such parameter. What is assigned to
   one in a branch or a loop has no gradient: ``var u = same(u);`` begins a function that assigns it.
 - A vector that is built from vectors without derivatives has the gradient of a wrong component (``vector_parts``).
-- The compiler ends on a ``return`` in the case of a switch that an unrolled loop decides: ``switch (same(i))``.
+- The compiler ends where an unrolled loop decides on a ``return``, in a switch or beside a ``continue``:
+  ``switch (same(i))``, ``if (same(i > 1))``.
 - The compiler crashes on a ``for`` loop whose counter starts at a value that is no constant: ``i = same(i);`` begins
   its body.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from slangpy_rt.slang.corrections.rebinding.edit import Edit
@@ -109,7 +109,9 @@ class FunctionEdits:
         inside = list(walk(function.body))
         loops = any(isinstance(s, Loop) for s in inside)
         last = function.body.body[-1] if function.body.body else None
-        forks = loops or any(isinstance(s, Branch) or (s.jumps and s is not last) for s in inside)
+        # The rounds of an unrolled loop follow one another. Copies of an array in each take Slang minutes.
+        forks = any(isinstance(s, Loop) and not is_unrolled(s) for s in inside)
+        forks = forks or any(isinstance(s, Branch) or (s.jumps and s is not last) for s in inside)
         forks = forks or any(item.text == "?" for s in inside for item in s.items)
         parameters = tuple(map(around.resolved, function.parameters))
         local = (around.resolved(v) for s in inside for v in declared_variables(s.items))
@@ -126,7 +128,7 @@ class FunctionEdits:
         known = self.around.members_of(self.function) | {p.name: p for p in self.parameters}
         if self.function.owner:
             known["this"] = Variable("this", "unknown", self.function.owner, self.function.mutating)
-        return (*first, *self._block(self.function.body, known), *self._switches())
+        return (*first, *self._block(self.function.body, known), *self._choices())
 
     def _first_statements(self) -> Iterator[str]:
         """Yield what a function begins with."""
@@ -153,14 +155,26 @@ class FunctionEdits:
                 again = f"{parameter.name} = no_diff {self.same}({parameter.name});"
                 yield again if parameter.mutable else f"let {again}"
 
-    def _switches(self) -> Iterator[Edit]:
-        """Yield the edits of each switch with a ``return`` in an unrolled loop, whose case the compiler may know."""
-        loops = [s for s in walk(self.function.body) if isinstance(s, Loop) and is_unrolled(s)]
-        found = {s.start: s for loop in loops for s in walk(loop) if isinstance(s, Branch) and s.switches}
-        for switch in found.values():
-            if any(s.items[:1] and s.items[0].text == "return" for s in walk(switch)):
-                yield Edit(switch.items[1].start, f"{self.same}(")
-                yield Edit(switch.items[-1].end, ")")
+    def _choices(self) -> Iterator[Edit]:
+        """Yield the edits of conditions that the compiler may know because an unrolled loop is around them.
+
+        It ends where they decide a ``return`` in a switch, or one beside a ``continue``.
+        """
+        found: dict[int, Branch] = {}
+        for loop in walk(self.function.body):
+            if not isinstance(loop, Loop) or not is_unrolled(loop):
+                continue
+            inside = list(walk(loop))
+            continues = any(s.items[:1] and s.items[0].text == "continue" for s in inside)
+            for branch in inside:
+                if isinstance(branch, Branch) and (branch.switches or continues) and branch.items:
+                    found[branch.start] = branch
+        for branch in found.values():
+            items = branch.items[1:] if branch.switches else branch.items
+            returns = any(s.items[:1] and s.items[0].text == "return" for s in walk(branch))
+            if returns and not any(declared_variables(items)) and items[0].text not in ("let", "var"):
+                yield Edit(items[0].start, f"{self.same}(")
+                yield Edit(items[-1].end, ")")
 
     def _mixes(self) -> bool:
         """Whether the function may combine a scalar and a vector or matrix."""
@@ -198,6 +212,10 @@ class FunctionEdits:
                     yield Edit(statement.end, f" {self._again(variable.name)}")
             else:
                 yield from self._compound(statement, known)
+            # What was declared without a value has one now; arrays stay as they are, for the same reason.
+            for name in {name for s in walk(statement) for name, _ in writes(s.items, self.around.writers)}:
+                if name in known and not known[name].initialized and not known[name].array:
+                    known[name] = replace(known[name], initialized=True)
         if pending and last and not last.jumps:
             yield from (Edit(last.end, f" {self._again(name)}") for name in pending)
 
