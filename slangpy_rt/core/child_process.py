@@ -122,10 +122,14 @@ class ChildProcess:
                 raise
         good, value, is_large = answer
         if is_large:
-            self.stop()
+            self.outgrown()
         if good:
             return value
         raise value
+
+    def outgrown(self) -> None:
+        """Replace the process, which holds much memory, by the one that the next request starts."""
+        self.stop()
 
     def start(self) -> int:
         """Start the process if none is running, and return the attribute ``started``."""

@@ -50,6 +50,7 @@ class CompilerProcess(ChildProcess):
     def __init__(self, path: str | None, python: str, seconds: float, cache: DiskCache = _NO_CACHE) -> None:
         self._path, self._cache = path, cache
         self._numbers = 0
+        self._is_large = False
         self.closed: deque[tuple[int, int]] = deque()
         self.refused: dict[str, str] = {}
         # The open sessions by number, the least recently used one first.
@@ -103,12 +104,23 @@ class CompilerProcess(ChildProcess):
 
         return self.answer(request)
 
+    def outgrown(self) -> None:
+        # A session is opened by several requests, which one process has to answer.
+        self._is_large = True
+
+    def end_large(self) -> None:
+        """End a process that holds much memory; the thread holds the lock, and no request follows from the last."""
+        if self._is_large:
+            self.stop()
+
     def forked(self) -> None:
         self._open.clear()
+        self._is_large = False
         super().forked()
 
     def _stop(self) -> None:
         self._open.clear()
+        self._is_large = False
         super()._stop()
 
 

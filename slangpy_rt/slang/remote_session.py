@@ -97,7 +97,10 @@ class RemoteSession(CompilerSession):
         compiler = self._compiler
         try:
             with compiler.lock:
-                return self._attempt(method, *args)
+                try:
+                    return self._attempt(method, *args)
+                finally:
+                    compiler.end_large()
         except Exception:
             if compiler.is_gone:
                 # The program has ended, and an error in this daemon thread would be printed, so the thread waits.

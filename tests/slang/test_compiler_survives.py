@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -231,6 +232,38 @@ def test_a_process_that_grew_large_is_replaced(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.undo()
     assert len(session.functions("m", "add")) == 1
     assert compiler.started == 2
+
+
+def test_a_process_that_grows_large_at_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What opens a session again is answered by one process, whichever of its requests is one too many."""
+    compiler = CompilerProcess(None, sys.executable, 60)
+    session = RemoteSession(compiler, CPP)
+    for name in ("m", "n", "o"):
+        session.load_module(name, f"{name}.slang", ADD)
+    told, counted, large = child_process.receive, 0, [0]
+
+    def receive(stream: Any) -> Any:
+        nonlocal counted
+        answer = told(stream)
+        if not isinstance(answer, tuple):
+            return answer
+        counted += 1
+        return *answer[:2], not large[0] or counted == large[0]
+
+    monkeypatch.setattr(child_process, "receive", receive)
+    # Opening takes four requests, and the question is the fifth; at last each of them is one too many.
+    for number in (1, 2, 3, 4, 5, 0):
+        compiler.stop()
+        counted, before, large[0] = 0, compiler.started, number
+        for name in ("m", "o"):
+            assert len(session.functions(name, "add")) == 1
+        assert compiler.started == before + 2
+        session.close()
+        assert len(session.functions("n", "add")) == 1
+    fresh = RemoteSession(compiler, SPIRV)
+    fresh.load_module("m", "m.slang", ADD)
+    fresh.load_module("n", "n.slang", ADD)
+    assert len(fresh.functions("m", "add")) == 1
 
 
 def test_memory_that_a_process_holds() -> None:
