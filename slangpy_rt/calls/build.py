@@ -149,7 +149,8 @@ def build_dispatch(
     UnsupportedError, CompileError
     """
     describe = partial(describe_dispatch, scope, entry, arguments, threads, options, uniforms)
-    if scope.device.backend.group_target is not None:
+    # Kernels of this project for a device without groups are written for ranges of elements.
+    if scope.device.backend.group_target is not None and not scope.source.own:
         return _finish_grouped(scope, describe, order, Result(), options, False)
     return _finish(scope, describe(), order, Result(), options)
 

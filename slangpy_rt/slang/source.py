@@ -288,6 +288,11 @@ class Source:
         return any(source.info.prints for source in (*self._linked, self))
 
     @property
+    def own(self) -> bool:
+        """Whether the text is one of this project."""
+        return Path(self.path).parent == Path(shader_directory())
+
+    @property
     def groups(self) -> bool:
         """Whether functions of this module or of a linked one may use anything of a thread group."""
         return any(source.info.groups for source in (*self._linked, self))
