@@ -79,6 +79,10 @@ class CompilerProcess(ChildProcess):
             if oldest is not None:
                 oldest.close()
 
+    def forget(self, number: int) -> None:
+        """Drop the note of a session that was closed: under another number it may be open again."""
+        self._open.pop(number, None)
+
     def ask(self, number: int, method: str, *args: Any) -> Any:
         """Send a request to a session and return the answer; raise the answer if it is an exception.
 

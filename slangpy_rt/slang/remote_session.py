@@ -88,6 +88,7 @@ class RemoteSession(CompilerSession):
         """Release the session; the next use opens another. Calling it again does nothing."""
         number, self._number = self._number, 0
         if number:
+            self._compiler.forget(number)
             self._give()
             del self._give
 

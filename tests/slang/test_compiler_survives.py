@@ -470,3 +470,16 @@ def test_mutated_modules(pytestconfig: pytest.Config) -> None:
         lines = found.stdout.splitlines()
         assert found.returncode == 0, f"module {len(lines) + first} ended its process:\n{found.stderr}"
         assert len(lines) == each and any("loaded" in line for line in lines)
+
+
+def test_a_session_that_was_closed_is_not_closed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The note of the number that it had before named the session that was being opened."""
+    monkeypatch.setattr("slangpy_rt.slang.compiler_process._MOST_SESSIONS", 1)
+    with spy.Device("cpu") as device:
+        m: Any = spy.Module.load_from_source(
+            device, "closed_again", "float f(float x) { return x + 1; } float g(float x) { return x * 2; }"
+        )
+        session = m._scope.source.session()
+        session.close()
+        assert session.functions("closed_again", "g")
+        assert m.f(1.0) == 2
