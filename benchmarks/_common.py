@@ -275,6 +275,20 @@ def per_call(
     return sample
 
 
+def with_lavapipe(bench: Bench, device: str) -> dict[str, spy.Device]:
+    """Open a device of ours and, if the Vulkan device is one in software, that one as ``"lavapipe"``."""
+    opened = {OURS: spy.Device(device)}
+    try:
+        vulkan = spy.Device("vulkan")
+        if on_host("vulkan", vulkan.info):
+            opened["lavapipe"] = vulkan
+        else:
+            bench.miss(device, "lavapipe", "the Vulkan device is a GPU")
+    except spy.SlangError as error:
+        bench.miss(device, "lavapipe", str(error))
+    return opened
+
+
 def whole(
     call: Callable[[], object], sync: Callable[[], object], calls: int = 1, scale: float = 1.0
 ) -> Callable[[], float]:

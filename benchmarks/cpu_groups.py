@@ -21,7 +21,7 @@ os.environ.setdefault("SLANGPY_RT_CACHE_DIR", "")
 
 import numpy as np
 import numpy.typing as npt
-from _common import OURS, Bench, on_host, whole
+from _common import Bench, whole, with_lavapipe
 
 import slangpy_rt as spy
 
@@ -144,16 +144,10 @@ def main() -> int:
 
 def _opened(bench: Bench, device: str) -> dict[str, tuple[spy.Device, Any]]:
     """Our device, and the Vulkan device where it is one in software, with the module."""
-    found = {OURS: spy.Device(device)}
-    try:
-        vulkan = spy.Device("vulkan")
-        if on_host("vulkan", vulkan.info):
-            found["lavapipe"] = vulkan
-        else:
-            bench.miss(device, "lavapipe", "the Vulkan device is a GPU")
-    except spy.SlangError as error:
-        bench.miss(device, "lavapipe", str(error))
-    return {who: (d, spy.Module.load_from_source(d, "bench_groups", _SLANG)) for who, d in found.items()}
+    return {
+        who: (d, spy.Module.load_from_source(d, "bench_groups", _SLANG))
+        for who, d in with_lavapipe(bench, device).items()
+    }
 
 
 def _row(

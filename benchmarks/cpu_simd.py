@@ -27,7 +27,7 @@ os.environ["SLANGPY_RT_CACHE_DIR"] = ""
 
 import numpy as np
 import numpy.typing as npt
-from _common import OURS, Bench, c_library, on_host, whole
+from _common import OURS, Bench, c_library, whole, with_lavapipe
 from pytorch import SOURCE as TEN
 
 import slangpy_rt as spy
@@ -156,16 +156,10 @@ def main() -> int:
 
 def _modules(bench: Bench, device: str) -> dict[str, tuple[spy.Device, spy.Module]]:
     """The functions on the CPU, and on a Vulkan device in software where there is one."""
-    opened = {OURS: spy.Device(device)}
-    try:
-        vulkan = spy.Device("vulkan")
-        if on_host("vulkan", vulkan.info):
-            opened["lavapipe"] = vulkan
-        else:
-            bench.miss(device, "lavapipe", "the Vulkan device is a GPU")
-    except spy.SlangError as error:
-        bench.miss(device, "lavapipe", str(error))
-    return {who: (d, spy.Module.load_from_source(d, "bench_simd", _SLANG)) for who, d in opened.items()}
+    return {
+        who: (d, spy.Module.load_from_source(d, "bench_simd", _SLANG))
+        for who, d in with_lavapipe(bench, device).items()
+    }
 
 
 def _row(

@@ -150,7 +150,7 @@ def build_dispatch(
     """
     describe = partial(describe_dispatch, scope, entry, arguments, threads, options, uniforms)
     # Kernels of this project for a device without groups are written for ranges of elements.
-    if scope.device.backend.group_target is not None and not scope.source.own:
+    if scope.device.backend.group_target is not None and not scope.source.is_ours:
         return _finish_grouped(scope, describe, order, Result(), options, False)
     return _finish(scope, describe(), order, Result(), options)
 

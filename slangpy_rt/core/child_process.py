@@ -122,13 +122,13 @@ class ChildProcess:
                 raise
         good, value, is_large = answer
         if is_large:
-            self.outgrown()
+            self.replace_large()
         if good:
             return value
         raise value
 
-    def outgrown(self) -> None:
-        """Replace the process, which holds much memory, by the one that the next request starts."""
+    def replace_large(self) -> None:
+        """End the process because it holds much memory; the next request starts another one."""
         self.stop()
 
     def start(self) -> int:

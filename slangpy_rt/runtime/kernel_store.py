@@ -125,7 +125,6 @@ class KernelStore:
     ) -> Kernel | None:
         """Return a kernel from the disk cache, or compiled; ``go_on`` gets the name of each compiler but Slang."""
         key = place[0]
-        plain = DiskCache.key("without groups", key)
         started = time.perf_counter()
         edited = _override_folder() / f"{key}.slang" if CONFIG.override else None
         if edited is not None and edited.is_file():
@@ -141,7 +140,8 @@ class KernelStore:
                 entry = self._entry(key)
                 if entry is None:
                     named: dict[str, Any] = {"title": title, "device": self._backend.name}
-                    if grouped and self._cache.get(plain) is not None:
+                    plain = DiskCache.key("without groups", key) if grouped else ""
+                    if plain and self._cache.get(plain) is not None:
                         return None
                     compiled = self._compile(source, text, key, title, info, block, conformances)
                     if grouped and not compiled.groups:

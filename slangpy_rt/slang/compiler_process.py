@@ -80,7 +80,7 @@ class CompilerProcess(ChildProcess):
                 oldest.close()
 
     def forget(self, number: int) -> None:
-        """Drop the note of a session that was closed: under another number it may be open again."""
+        """Drop the number of a session that was closed. The session may be opened again under another number."""
         self._open.pop(number, None)
 
     def ask(self, number: int, method: str, *args: Any) -> Any:
@@ -108,12 +108,12 @@ class CompilerProcess(ChildProcess):
 
         return self.answer(request)
 
-    def outgrown(self) -> None:
+    def replace_large(self) -> None:
         # A session is opened by several requests, which one process has to answer.
         self._is_large = True
 
-    def end_large(self) -> None:
-        """End a process that holds much memory; the thread holds the lock, and no request follows from the last."""
+    def end_if_large(self) -> None:
+        """End the process if it holds much memory. The thread holds the lock, and its requests are answered."""
         if self._is_large:
             self.stop()
 

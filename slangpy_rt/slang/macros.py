@@ -112,7 +112,7 @@ class _Expansion:
         self._left = _MOST
 
     def edits(self, text: str, hidden: frozenset[str], defined: Mapping[str, int]) -> list[tuple[int, int, str]]:
-        """Return the edits for all macros but those of the names `hidden`, each behind its definition."""
+        """Return the edits that expand macros behind their definitions, except macros whose names are in `hidden`."""
         items = tokens(text)
         found: list[tuple[int, int, str]] = []
         at = 0

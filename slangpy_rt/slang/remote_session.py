@@ -101,7 +101,7 @@ class RemoteSession(CompilerSession):
                 try:
                     return self._attempt(method, *args)
                 finally:
-                    compiler.end_large()
+                    compiler.end_if_large()
         except Exception:
             if compiler.is_gone:
                 # The program has ended, and an error in this daemon thread would be printed, so the thread waits.

@@ -43,6 +43,7 @@ from slangpy_rt.slang.files import (
 )
 from slangpy_rt.slang.linked_text import check_macros, with_macros
 from slangpy_rt.slang.locate import compiler_version, shader_directory, shaders
+from slangpy_rt.slang.shader_modules import is_ours
 from slangpy_rt.slang.text import blank, undefining
 
 if TYPE_CHECKING:
@@ -288,9 +289,9 @@ class Source:
         return any(source.info.prints for source in (*self._linked, self))
 
     @property
-    def own(self) -> bool:
+    def is_ours(self) -> bool:
         """Whether the text is one of this project."""
-        return Path(self.path).parent == Path(shader_directory())
+        return is_ours(Path(self.path))
 
     @property
     def groups(self) -> bool:
@@ -424,9 +425,9 @@ class Source:
             return found
 
     def check_files(self, other: Source) -> None:
-        """Refuse a Source of the same module for another target that was made of other texts.
+        """Refuse another Source of the module, for another target, if it was made of other texts.
 
-        Targets may need other modules of ours besides.
+        A target may need modules of this project that another one does without.
 
         Raises
         ------

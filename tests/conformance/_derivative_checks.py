@@ -106,10 +106,10 @@ def rows_of(tensor: spy.Tensor) -> Array:
 
 
 def slack_of(device: spy.Device, program: Program) -> float:
-    """How much larger the errors of a function may be than those of the CPU's functions.
+    """Return the factor by which the tolerance of a function is larger than on the CPU.
 
-    Vulkan allows asin and acos of 4096 units in the last place, and drivers use that: those of lavapipe are 2e-4 off,
-    and what is computed from them can be 1e-2 off.
+    Vulkan allows errors of 4096 units in the last place in asin and acos. On lavapipe they are 2e-4 off, and results
+    computed from them can be 1e-2 off.
     """
     functions = (program.main, *called(program))
     names = {node.data for f in functions for node in nodes_of(f.body) if node.kind == "intrinsic"}

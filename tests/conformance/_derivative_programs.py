@@ -976,7 +976,7 @@ def called(program: Program) -> tuple[Function, ...]:
 
 
 def _placed(helpers: tuple[Function, ...]) -> tuple[Function, ...]:
-    """Return helpers of which the imported file has all that its functions, and the methods of its structs, call."""
+    """Return the helpers, with every function that the imported file calls moved into that file."""
     if not any("import" in f.place and not f.owner for f in helpers):
         return helpers
     known = {f.name: f for f in helpers}

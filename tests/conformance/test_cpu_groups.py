@@ -255,7 +255,7 @@ def test_what_is_refused(device: spy.Device, body: str) -> None:
 
 
 def test_without_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slangpy_rt.backends.cpu.backend.installed", str)
+    monkeypatch.setattr("slangpy_rt.backends.cpu.backend.llvmlite_identity", str)
     with spy.Device("cpu") as device:
         assert not {"group_shared", "wave"} & device.caps.features
         m: Any = spy.Module.load_from_source(device, "test_cpu_groups", TEXT)

@@ -47,7 +47,7 @@ GROUP = (64, 1, 1)
 @pytest.fixture(autouse=True)
 def _without_llvmlite(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """The CPU device has no thread groups."""
-    monkeypatch.setattr("slangpy_rt.backends.cpu.backend.installed", str)
+    monkeypatch.setattr("slangpy_rt.backends.cpu.backend.llvmlite_identity", str)
     for device in (chosen.default_device(-1), files.device):
         monkeypatch.setattr(device.backend, "group_target", None)
 

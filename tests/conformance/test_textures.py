@@ -415,7 +415,7 @@ def test_levels_between_two(backend_name: str, device: spy.Device, module: spy.M
 
 @needs("textures")
 def test_wraps_of_each_axis(device: spy.Device) -> None:
-    """One, two or three wraps: the last of them is that of the axes that are not named."""
+    """One, two or three wraps; the last one applies to the axes that are not named."""
     text = "float look(Texture3D<float> t, SamplerState s, float3 at) { return t.SampleLevel(s, at, 0); }"
     look = spy.Module.load_from_source(device, "wraps_of_each_axis", text).look
     texels = image(3, 4, 5)

@@ -96,7 +96,7 @@ def test_groups_that_suit_the_kernel(m: Any) -> None:
 
 def test_host_memory_and_group_memory(m: Any) -> None:
     x, y = torch.arange(64.0), torch.zeros(64)
-    # The CPU device runs both, without copies to the GPU, of which a warning would tell.
+    # The CPU device runs both. A copy to the GPU would give a warning.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         m.last(input=x, output=y).launchRaw((64, 1, 1), (1, 1, 1))

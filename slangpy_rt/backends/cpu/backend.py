@@ -1,8 +1,8 @@
 """The CPU backend: kernels are C++ loops over a range of elements, divided among the threads of a pool.
 
 Slang emits ``run(begin, end, call)``; g++, clang++ or the zig of the ziglang wheel compiles it to a shared library.
-Device memory is host memory, so NumPy arrays are used in place. Wave intrinsics and group barriers do not exist here:
-Slang refuses functions that need them.
+Device memory is host memory, so NumPy arrays are used in place. Kernels that use thread groups are compiled
+from SPIR-V instead (``group_compiler``), if the llvmlite package is there; without it Slang refuses them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slangpy_rt.backends.cpu.group_compiler import GroupCompiler
 from slangpy_rt.backends.cpu.group_format import MARK, SPIRV
 from slangpy_rt.backends.cpu.images import CpuImages
 from slangpy_rt.backends.cpu.kernel import load
-from slangpy_rt.backends.cpu.llvm import installed
+from slangpy_rt.backends.cpu.llvm import llvmlite_identity
 from slangpy_rt.backends.cpu.prepared import Prepared
 from slangpy_rt.backends.cpu.queue import CpuQueue
 from slangpy_rt.backends.cpu.recording import CpuRecording
@@ -41,7 +41,7 @@ _SCALARS = frozenset(
     "bool int8_t int16_t int int64_t uint8_t uint16_t uint uint64_t half float double".split()  # noqa: SIM905
 )
 _CACHE_LIMIT = 1 << 30
-# lanes/translate.py, which is imported with the first kernel that uses groups.
+# ``WAVE`` of lanes/translate.py, which is imported with the first kernel that uses groups.
 _WAVE = 32
 # As on CUDA, so that their product fits 64 bits. Launches over elements are not limited.
 _MAX_GROUPS = (2**31 - 1, 65535, 65535)
@@ -74,7 +74,7 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
         if index:
             raise UnsupportedError(f"device cpu: there is one, number 0, and none of number {index}.")
         self.target = Target("cpp", "", "range")
-        features, self._llvm = frozenset({"pointers", "textures", "zero_copy"}), installed()
+        features, self._llvm = frozenset({"pointers", "textures", "zero_copy"}), llvmlite_identity()
         if self._llvm:
             features |= {"group_shared", "wave"}
             groups = Caps(_MAX_GROUPS, _SCALARS, features | {"atomic_float"}, _WAVE)

@@ -23,8 +23,6 @@ define void @run_groups(i64 %first, i64 %last, ptr %block) #1 {{
   ret void
 }}
 """
-
-
 _TEXTURES = ("OpTypeImage", "OpTypeSampler", "OpTypeSampledImage")
 
 

@@ -33,7 +33,7 @@ class GroupKernel(Kernel):
     """A loaded object file, which is unloaded with the last reference to the kernel.
 
     It has the attributes of ``CpuKernel``; a range is one of groups, in the order x, y, z, and its argument block
-    begins with the number of groups each way, as ``launched`` returns it.
+    begins with the number of groups each way, as ``range_of`` returns it.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class GroupKernel(Kernel):
         self.probe, self.enough = self.unit, max(1, PROBE_ENOUGH // self.threads)
 
     @staticmethod
-    def launched(groups: tuple[int, int, int], args: bytes) -> tuple[int, bytes]:
+    def range_of(groups: tuple[int, int, int], args: bytes) -> tuple[int, bytes]:
         """Return the number of groups and the argument block that ``run`` takes."""
         x, y, z = groups
         return x * y * z, _HEAD.pack(x, y, z) + args

@@ -1,7 +1,7 @@
 """Conversions between half and wider floats as LLVM IR, for processors without instructions for them.
 
-LLVM calls these functions by their names there. They are those of libgcc, which a process need not have loaded. Each
-rounds to the nearest, ties to even.
+The code that LLVM makes for such a processor calls functions of these names. libgcc has them, but not every process
+loads libgcc, so an object file brings its own. Each function rounds to the nearest value, and ties to even.
 """
 
 HALF_CONVERSIONS = """

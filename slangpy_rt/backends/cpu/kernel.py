@@ -157,7 +157,7 @@ class CpuKernel(Kernel):
         The most elements that run without a look at the time, and the elements after which a launch is shared or not.
     """
 
-    # Its launches are ranges of elements; those of ``GroupKernel`` are ranges of groups.
+    # A launch runs a range of elements. A launch of a ``GroupKernel`` runs a range of groups.
     grouped = False
     probe, enough = PROBE, PROBE_ENOUGH
 

@@ -9,6 +9,7 @@ import ctypes
 import importlib.util
 import platform
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,17 @@ class LoadedObject:
     Attributes
     ----------
     run : function
-        The kernel: the address of its push constants, first and last group, and the number of groups each way.
+        The kernel, if the file has one: it takes the address of its push constants, the first group and the one after
+        the last, and the number of groups each way.
     """
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
-        self.run = _RUN(self.address("run"))
+
+    @property
+    def run(self) -> Callable[..., None]:
+        found: Callable[..., None] = _RUN(self.address("run"))
+        return found
 
     def address(self, function: str) -> int:
         """Return the address of a function; 0 if there is none of that name."""
@@ -106,8 +112,8 @@ class LlvmCompiler:
             return LoadedObject(engine)
 
 
-def installed() -> str:
-    """Describe the llvmlite that would be used, without loading it; empty if there is none."""
+def llvmlite_identity() -> str:
+    """Return the place, size and date of the llvmlite package without importing it; empty if there is none."""
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
         return ""

@@ -50,7 +50,7 @@ class CpuQueue(Queue):
                 self.backend.require_open()
             count = groups[0]
             if kernel.grouped:  # type: ignore[attr-defined]
-                count, args = kernel.launched(groups, args)  # type: ignore[attr-defined]
+                count, args = kernel.range_of(groups, args)  # type: ignore[attr-defined]
             if count <= kernel.probe:  # type: ignore[attr-defined]
                 kernel.run(0, count, args)  # type: ignore[attr-defined]
                 return

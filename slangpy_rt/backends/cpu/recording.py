@@ -82,7 +82,7 @@ def _is_small(d: Dispatch) -> bool:
 
 def _range_of(d: Dispatch) -> _Range:
     kernel: Any = d.kernel
-    count, args = kernel.launched(d.groups, d.args) if kernel.grouped else (d.groups[0], d.args)
+    count, args = kernel.range_of(d.groups, d.args) if kernel.grouped else (d.groups[0], d.args)
     return _Range(kernel.address, count, args)
 
 

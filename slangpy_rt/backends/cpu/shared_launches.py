@@ -1,12 +1,13 @@
 """The functions by which threads share a launch of groups, as LLVM IR. Nothing here compiles it.
 
-They are those of ``RUN_LIST`` in ``kernel.py``, which says the same in C++, but ``run_first`` takes the threads
-of a group in place of ``coarse``: its pieces have as many elements as there, and chunks have one group at least.
+``RUN_LIST`` in ``kernel.py`` has the same functions in C++. Here ``run_first`` takes the number of threads of a group
+in place of ``coarse``. A piece has as many threads as a piece there has elements, and a chunk is at least one group.
 """
 
 from __future__ import annotations
 
 import sys
+from string import Template
 
 _POSIX = f"""
 declare i32 @clock_gettime(i32, ptr)
@@ -78,9 +79,9 @@ entry:
   store ptr %args, ptr %args.at
   store i64 %end, ptr %end.at
   %t = zext i32 %threads to i64
-  %fit = udiv i64 PROBE, %t
+  %fit = udiv i64 $probe, %t
   %unit = call i64 @llvm.umax.i64(i64 %fit, i64 1)
-  %fit.enough = udiv i64 ENOUGH, %t
+  %fit.enough = udiv i64 $enough, %t
   %enough = call i64 @llvm.umax.i64(i64 %fit.enough, i64 1)
   br label %piece
 piece:
@@ -97,14 +98,14 @@ piece:
   %done.f = sitofp i64 %done to double
   %left.f = sitofp i64 %left to double
   %all = fmul double %left.f, %seconds
-  %worth = fmul double %done.f, WORTH
+  %worth = fmul double %done.f, $worth
   %short = fcmp ole double %all, %worth
   br i1 %short, label %rest, label %long
 rest:
   call void %run(i64 %last, i64 %end, ptr %args)
   ret i32 0
 long:
-  %slow = fcmp ogt double %seconds, PIECE
+  %slow = fcmp ogt double %seconds, $piece
   %known = icmp uge i64 %size, %enough
   %decided = or i1 %slow, %known
   br i1 %decided, label %share, label %grow
@@ -119,7 +120,7 @@ share:
   %even = udiv i64 %up, %shares
   %even.f = sitofp i64 %even to double
   %each = fdiv double %done.f, %seconds
-  %timed = fmul double %each, CHUNK
+  %timed = fmul double %each, $chunk
   %most.f = call double @llvm.minnum.f64(double %timed, double %even.f)
   %most = fptosi double %most.f to i64
   %units = udiv i64 %most, %unit
@@ -178,15 +179,14 @@ leave:
 
 
 def shared_text(probe: int, enough: int, piece: float, worth: float, chunk: float) -> str:
-    """Return the text: elements of the first piece, elements enough to time, and seconds."""
-    found = _SHARED
-    for name, value in (
-        ("PROBE", str(probe)), ("ENOUGH", str(enough)), ("PIECE", _double(piece)), ("WORTH", _double(worth)),
-        ("CHUNK", _double(chunk)),
-    ):  # fmt: skip
-        found = found.replace(f"{name}\n", f"{value}\n").replace(f" {name},", f" {value},")
-    return found
+    """Return the text for launches that are divided in a certain way.
 
-
-def _double(value: float) -> str:
-    return f"{value:.17e}"
+    Parameters
+    ----------
+    probe, enough : int
+        Threads of the first piece that is timed, and the threads from which on a piece is large enough to decide.
+    piece, worth, chunk : float
+        Seconds of a piece that is long enough to decide, of a launch that is worth sharing, and of a chunk.
+    """
+    seconds = {name: f"{value:.17e}" for name, value in (("piece", piece), ("worth", worth), ("chunk", chunk))}
+    return Template(_SHARED).substitute(probe=probe, enough=enough, **seconds)

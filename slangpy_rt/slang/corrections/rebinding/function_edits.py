@@ -237,10 +237,10 @@ class FunctionEdits:
         loop = statement if isinstance(statement, Loop) else None
         parts = (loop.part,) if loop else statement.parts if isinstance(statement, Branch) else ()
         inner = {**known, **self._declared(statement.items)}
-        parts_ = self._component_writes(statement.items, inner)
-        yield from (Edit(statement.start, f"{self._again(v.name)} ") for v in parts_ if v.name in known)
+        components = self._component_writes(statement.items, inner)
+        yield from (Edit(statement.start, f"{self._again(v.name)} ") for v in components if v.name in known)
         written = self._renewed(statement.items, inner)
-        written += (v for v in parts_ if v not in written)
+        written += (v for v in components if v not in written)
         first = [v.name for v in written]
         if loop and loop.word == "for":
             first += _counters(loop, inner)

@@ -1,10 +1,11 @@
 """Calls in loops whose arguments do not change there.
 
-Slang moves such a call before the loop and its derivative behind it, out of the branches that they stand in. Where
-the derivative is not finite, as that of ``normalize`` at 0, the gradient becomes NaN, even if the call is not run.
-One argument therefore depends on the loop's counter: ``normalize(same(v, i))``.
+Slang moves such a call before the loop, and its derivative behind the loop, out of the branches around them. If the
+derivative is not finite there, for example ``normalize`` at 0, the gradient becomes NaN even where the call is not
+run. One argument is therefore made to depend on the loop's counter: ``normalize(same(v, i))``.
 
-Calls that each round reaches stay, and so do functions whose derivatives are finite, and operators of structs.
+Calls that each round reaches are not edited. Neither are functions whose derivatives are finite, nor operators of
+structs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Known = Mapping[str, Variable]
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class _OuterLoop:
     """The loop around a statement: the variables that change in it, and an integer that does, as an expression."""
 
     changed: frozenset[str]
@@ -64,38 +65,40 @@ class _Reader:
     around: Surroundings
     same: str
 
-    def edits(self, statement: Statement, known: Known, turn: _Turn | None, guarded: bool) -> Iterator[Edit]:
+    def edits(self, statement: Statement, known: Known, within: _OuterLoop | None, guarded: bool) -> Iterator[Edit]:
         """Yield the edits of a statement; `guarded` says that a round of the loop around it may not reach it."""
         if isinstance(statement, Block):
             inner = dict(known)
             for part in statement.body:
-                yield from self.edits(part, inner, turn, guarded)
+                yield from self.edits(part, inner, within, guarded)
                 inner |= {v.name: self.around.resolved(v) for v in declared_variables(part.items)}
                 guarded |= any(each.jumps for each in walk(part))
             return
         inner = {**known, **{v.name: self.around.resolved(v) for v in declared_variables(statement.items)}}
         if isinstance(statement, Branch):
-            yield from self._choices(statement.items, inner, turn, guarded)
+            yield from self._choices(statement.items, inner, within, guarded)
             for part in statement.parts:
-                yield from self.edits(part, inner, turn, True)
+                yield from self.edits(part, inner, within, True)
         elif isinstance(statement, Loop):
             if statement.part is None:
                 return
             if statement.word and not is_unrolled(statement):
                 changed = changed_in(statement, self.around.writers, literals=True)
-                turn = _Turn(changed, _counter(changed, inner))
+                within = _OuterLoop(changed, _counter(changed, inner))
                 guarded = guarded or (statement.word != "do" and not literal_rounds(statement))
                 first = next((at for at, item in enumerate(statement.items) if item.text == ";"), 0)
-                yield from self._choices(statement.items[first:], inner, turn, False)
-            yield from self.edits(statement.part, inner, turn, guarded)
+                yield from self._choices(statement.items[first:], inner, within, False)
+            yield from self.edits(statement.part, inner, within, guarded)
         else:
-            yield from self._choices(statement.items, inner, turn, guarded)
+            yield from self._choices(statement.items, inner, within, guarded)
 
-    def _choices(self, items: Sequence[Token], known: Known, turn: _Turn | None, guarded: bool) -> Iterator[Edit]:
-        if turn and turn.counter and (guarded or any(item.text in _CHOICES for item in items)):
-            yield from self._calls(items, known, turn)
+    def _choices(
+        self, items: Sequence[Token], known: Known, within: _OuterLoop | None, guarded: bool
+    ) -> Iterator[Edit]:
+        if within and within.counter and (guarded or any(item.text in _CHOICES for item in items)):
+            yield from self._calls(items, known, within)
 
-    def _calls(self, items: Sequence[Token], known: Known, turn: _Turn) -> Iterator[Edit]:
+    def _calls(self, items: Sequence[Token], known: Known, within: _OuterLoop) -> Iterator[Edit]:
         ends: list[tuple[int, int]] = []
         # An inner call comes after the outer one: the last one is looked at first.
         for at in range(len(items) - 1, -1, -1):
@@ -103,16 +106,16 @@ class _Reader:
             if opening < 0 or items[at].text in _FINITE or kind_of(items[at].text) != "unknown":
                 continue
             try:
-                found = self._argument(items, at, opening, known, turn)
+                found = self._argument(items, at, opening, known, within)
             except UnbalancedBrackets:
                 continue
             if found and not any(found[0] <= start and end <= found[1] for start, end in ends):
                 ends.append((found[2], found[1]))
                 yield Edit(items[found[0]].start, f"{self.same}(")
-                yield Edit(items[found[1] - 1].end, f", {turn.counter})")
+                yield Edit(items[found[1] - 1].end, f", {within.counter})")
 
     def _argument(
-        self, items: Sequence[Token], at: int, opening: int, known: Known, turn: _Turn
+        self, items: Sequence[Token], at: int, opening: int, known: Known, within: _OuterLoop
     ) -> tuple[int, int, int] | None:
         """Return the first index and the index after the last of an argument, and the index of the call's start."""
         parts = arguments_of(items, opening)
@@ -124,7 +127,7 @@ class _Reader:
         elif first < at and items[at - 1].text == ".":
             parts.insert(0, (first, at - 1))
         names = {i.text for start, end in parts for k, i in enumerate(items[start:end]) if _is_name(items, start + k)}
-        if names & turn.changed:
+        if names & within.changed:
             return None
         written = set(passed_places(items, at, self.around.writers)) if items[at].text in self.around.writers else ()
         for start, end in parts:

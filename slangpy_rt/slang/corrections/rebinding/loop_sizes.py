@@ -1,10 +1,10 @@
 """Numbers of rounds that ``[MaxIters]`` declares for loops inside one another.
 
-Slang's backward derivative keeps values of each round of nested loops in an array. Its sizes are the declared
-numbers, that of the outer loop first, but its first index is the inner loop's (shader-slang/slang#13000): where the
-numbers differ, elements overlap or lie outside of the array. Each loop of a nest therefore declares a number that is
-enough for each index that is used in its place, and for its own. Loops that are unrolled have no place, and a
-function that is called in a loop has arrays of its own.
+Slang's backward derivative keeps values of each round of nested loops in an array. The array's sizes are the declared
+numbers, beginning with the outer loop, but its indices begin with the inner loop (shader-slang/slang#13000). Where
+the numbers differ, elements overlap or lie outside the array. Each loop of a nest is therefore made to declare a
+number that is large enough for its own rounds and for the index that takes its place. Unrolled loops take no part,
+and a function that is called in a loop has arrays of its own.
 
 A loop without the attribute gets one by its head. ``unmended_nests`` reports those that are left.
 """
