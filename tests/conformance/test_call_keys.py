@@ -581,11 +581,12 @@ def test_a_call_that_differs_in_a_pointer_s_argument(device: spy.Device, module:
 
 
 @every_device
+@needs("textures")
 @pytest.mark.parametrize(
     "test",
     [
         pytest.param(the_sampler_of_a_texture, marks=needs("textures with samplers")),
-        pytest.param(the_level_and_use_of_a_texture, marks=needs("textures")),
+        the_level_and_use_of_a_texture,
     ],
     ids=lambda test: test.__name__,
 )
