@@ -36,7 +36,8 @@ from tests.processes import fitting, free_memory  # noqa: E402
 
 # (backend, capability) -> why it will never be there. A gap without an entry fails.
 UNSUPPORTED = {
-    ("cpu", "grouped calls"): "functions that use nothing of a thread group run over ranges of elements",
+    ("cpu", "grouped calls"): "without llvmlite, kernels run over ranges of elements",
+    ("cpu", "wide threads"): "a vector of threads loads the elements of all at once",
     ("cpu", "groups"): "without llvmlite, a range kernel has no thread groups",
     ("cpu", "wave"): "without llvmlite, a range kernel has no waves",
     ("cpu", "shared memory"): "kernels work on host arrays in place",
@@ -322,9 +323,12 @@ def _capabilities(device: spy.Device) -> frozenset[str]:
     has = device.caps.scalars | device.caps.features
     # Thread groups follow from how kernels are entered, not from what a device reports.
     target = device.backend.target
-    has |= {"grouped calls"} if target.groups else {"ranges"}
-    has |= {"groups"} if target.groups or device.backend.group_target is not None else set()
-    has |= {name for name, format in (("C++", "cpp"), ("SPIR-V", "spirv")) if target.format == format}
+    has |= {"grouped calls"} if target.groups else set()
+    has |= {"wide threads"} if target.groups and not target.lane_threads else set()
+    has |= {"ranges"} if not device.backend.library_target.groups else set()
+    has |= {"groups"} if target.groups else set()
+    formats = {target.format, device.backend.library_target.format}
+    has |= {name for name, format in (("C++", "cpp"), ("SPIR-V", "spirv")) if format in formats}
     if "pointers" not in has:
         has |= {"no pointers"}
     if not target.program:

@@ -210,6 +210,8 @@ class CallSpec:
     hidden : tuple of str
         Names of Slang's core module that the modules' declarations hide. If there are any, the user's names in this
         description are marked by ``names.own``.
+    lane_threads : bool
+        Whether threads are lanes of vectors, which leave a loop over elements together.
     all_operands : tuple of Operand
         The globals, the parameters and then the result.
     leaves : tuple of Operand
@@ -242,6 +244,7 @@ class CallSpec:
     raw: bool = False
     derivative: str = ""
     hidden: tuple[str, ...] = ()
+    lane_threads: bool = False
 
     all_operands: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
     leaves: tuple[Operand, ...] = field(init=False, repr=False, compare=False)

@@ -72,6 +72,8 @@ def thread_entry(spec: CallSpec) -> str:
     if spec.sums:
         x, y, _ = group = (*spec.group, 1, 1)[:3]
         system += ", uint3 _spy_local : SV_GroupThreadID"
+        if spec.walks and spec.lane_threads:
+            system += ", uint3 _spy_group : SV_GroupID"
         flat = "_spy_local.x" if group[1:] == (1, 1) else f"(_spy_local.z * {y} + _spy_local.y) * {x} + _spy_local.x"
         body = sum_variables(spec, "sum", "column") + body
         columns = [o for o in spec.sums if o.access == "column"]
@@ -96,6 +98,14 @@ def _group_number(spec: CallSpec) -> str:
 
 def _walk(spec: CallSpec, first: str, index: str) -> str:
     """Return a loop over elements that are ``step`` apart."""
+    if spec.lane_threads:
+        # All lanes of a vector leave such a loop at once.
+        return (
+            f"    for ({spec.index} _spy_first = {spec.index}(_spy_group.x) * {spec.group[0]}; "
+            "_spy_first < _spy_call.count; _spy_first += _spy_call.step)\n    {\n"
+            f"        {spec.index} _spy_i = _spy_first + _spy_local.x;\n"
+            f"        if (_spy_i < _spy_call.count)\n            _spy_element(_spy_call, _spy_i{index});\n    }}\n"
+        )
     loop = f"    for ({spec.index} _spy_i = {first}; _spy_i < _spy_call.count; _spy_i += _spy_call.step)\n"
     if spec.width == 1:
         return f"{loop}        _spy_element(_spy_call, _spy_i{index});\n"

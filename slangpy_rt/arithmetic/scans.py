@@ -36,7 +36,7 @@ class Scans:
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self.groups = GroupScans(device) if device.backend.target.groups else None
+        self.groups = GroupScans(device) if device.backend.library_target.groups else None
         self._modules: dict[tuple[str, ...], Module] = {}
         self._numbers: dict[int, Tensor] = {}
 

@@ -309,9 +309,9 @@ class Backend(ABC):
         Registry name, such as ``"cpu"``.
     target : Target
         What kernels are compiled to.
-    group_target : Target or None
-        What kernels are compiled to that use thread groups, where ``target`` has none; None where it has, or where
-        the device runs no such kernels.
+    range_target : Target or None
+        What kernels over ranges of elements are compiled to, on a device that has such kernels besides those of
+        ``target``: modules of this project that are written for ranges, and functions that ``target`` cannot express.
     caps : Caps
         What the device can do.
     description : str
@@ -328,7 +328,7 @@ class Backend(ABC):
 
     name: ClassVar[str]
     target: Target
-    group_target: Target | None = None
+    range_target: Target | None = None
     caps: Caps
     description: str
     queue: Queue
@@ -341,6 +341,11 @@ class Backend(ABC):
         found = super().__new__(cls)
         found.inside = Inside()
         return found
+
+    @property
+    def library_target(self) -> Target:
+        """What kernels of this project's own modules are compiled to."""
+        return self.range_target or self.target
 
     @classmethod
     @abstractmethod

@@ -127,10 +127,9 @@ def build_call(
     bound = (*arguments, outcome.bound) if outcome.bound else arguments
     _check_written(where, [leaf for b in bound for leaf in b.leaves], shape)
     describe = partial(describe_call, scope, sig, arguments, outcome.bound, shape, options, uniforms, aliased)
-    if scope.source.groups:
-        # Only the code of its kernel tells whether this function of the module is one that uses groups.
-        return _finish_grouped(scope, describe, order, outcome, options, True)
-    return _finish(scope, describe(), order, outcome, options)
+    # Only the code of its kernel tells whether this function of the module is one that uses groups.
+    forms = [partial(describe, grouped=True), describe] if scope.source.groups else [describe]
+    return _finish_on_a_target(scope, forms, order, outcome, options, bound)
 
 
 def build_dispatch(
@@ -149,10 +148,7 @@ def build_dispatch(
     UnsupportedError, CompileError
     """
     describe = partial(describe_dispatch, scope, entry, arguments, threads, options, uniforms)
-    # Kernels of this project for a device without groups are written for ranges of elements.
-    if scope.device.backend.group_target is not None and not scope.source.is_ours:
-        return _finish_grouped(scope, describe, order, Result(), options, False)
-    return _finish(scope, describe(), order, Result(), options)
+    return _finish_on_a_target(scope, [describe], order, Result(), options, arguments)
 
 
 def _nothing(out: Any) -> None:
@@ -193,26 +189,39 @@ def _check_written(where: str, leaves: Sequence[Bound], shape: Shape) -> None:
             )
 
 
-def _finish_grouped(
+def _finish_on_a_target(
     scope: Scope,
-    describe: Callable[..., Description],
+    forms: Sequence[Callable[..., Description]],
     order: tuple[int, ...],
     outcome: Result,
     options: Options,
-    only: bool,
+    arguments: Sequence[Bound],
 ) -> PreparedCall:
-    """Make the PreparedCall in the form for functions that use thread groups; if ``only``, only for one that does.
+    """Make the PreparedCall for the device's target, or for its target of ranges if the first cannot express it.
 
-    On a device with a target of its own for groups, a function that this target cannot express takes the other form.
+    Parameters
+    ----------
+    forms : sequence of callable
+        Describes the kernel for a target: if there are two, the first does for a function that uses anything of its
+        thread group, and the second for another.
     """
+    backend = scope.device.backend
+    target, ranges, describe = backend.target, backend.range_target, forms[-1]
+    otherwise = partial(describe, target=target) if len(forms) > 1 else None
+    if ranges is None:
+        return _finish(scope, forms[0](target=target), order, outcome, options, otherwise)
+    textures = any(leaf.mode in ("handle", "texel") for b in arguments for leaf in b.leaves)
+    if scope.source.is_ours or (textures and otherwise is None):
+        return _finish(scope, describe(target=ranges), order, outcome, options)
     try:
-        return _finish(scope, describe(grouped=True), order, outcome, options, describe if only else None)
+        return _finish(scope, forms[0](target=target), order, outcome, options, otherwise)
     except (CompileError, UnsupportedError) as refusal:
-        if scope.device.backend.group_target is None:
-            raise
         try:
-            return _finish(scope, describe(), order, outcome, options)
-        except (CompileError, UnsupportedError):
+            return _finish(scope, describe(target=ranges), order, outcome, options)
+        except UnsupportedError as lack:
+            # It names what is missing where a compiler's own message need not.
+            raise (lack if isinstance(refusal, CompileError) else refusal) from None
+        except CompileError:
             raise refusal from None
 
 

@@ -18,6 +18,7 @@ from slangpy_rt.calls.column_tiles import GROUP as COLUMN_GROUP
 from slangpy_rt.calls.column_tiles import column_tiles
 from slangpy_rt.calls.launch_geometry import (
     MAX_WALKING,
+    MAX_WALKING_CORES,
     Copies,
     add_rows,
     copies_of,
@@ -93,6 +94,8 @@ def describe_call(
     options: Options,
     uniforms: Uniforms,
     aliased: bool = False,
+    *,
+    target: Target,
     grouped: bool = False,
 ) -> Description:
     """Describe the kernel that calls a function, or its derivative, once for every element of a shape.
@@ -101,6 +104,8 @@ def describe_call(
     ----------
     aliased : bool
         Whether several arguments add to gradients in one buffer.
+    target : Target
+        One of the device's targets.
     grouped : bool
         Whether the function may use anything of its thread group, so that each thread runs one element.
 
@@ -118,7 +123,7 @@ def describe_call(
     bounds = [leaf for b in every for leaf in b.leaves]
     walked = [b.mode == "array" or (b.mode == "tensor" and bool(b.shape)) for b in bounds]
     strides = [align(b.shape, b.strides, shape, b.mapped) for b, walks in zip(bounds, walked, strict=True) if walks]
-    target, caps = target_for(scope, grouped), device.caps
+    caps = device.caps
     host = not target.groups
     asked = options.group
     if not (asked or host) and (grouped or source.uses("rays")):
@@ -138,14 +143,16 @@ def describe_call(
     ]
     # Only a new thread of a GPU has the initial values of static variables, so each thread runs one element.
     single = not host and (grouped or source.statics)
+    wide = not (host or target.lane_threads)
     operands = [operand(leaf, merged.shape, len(shape), said, spell, aliased) for leaf in leaves]
     operands = [
         replace(o, access="scatter") if o.access == "sum" and (single or holds_half_arrays(o)) else o
         for o in operands
     ]
-    operands, width = (operands, 1) if tiled or aliased or single else widen(host, leaves, operands, merged.shape)
+    alone = tiled or aliased or single or not wide
+    operands, width = (operands, 1) if alone else widen(leaves, operands, merged.shape)
     tiles_of_columns = None
-    if width == 1 and len(merged.shape) > 1 and not (host or tiled or aliased or single or options.derivative):
+    if wide and width == 1 and len(merged.shape) > 1 and not (tiled or aliased or single or options.derivative):
         tiles_of_columns = column_tiles(leaves, operands, merged.shape, caps)
     if tiles_of_columns is not None:
         leaves, operands, width = (
@@ -154,10 +161,10 @@ def describe_call(
             tiles_of_columns.width,
         )
         merged = Coalesced(tiles_of_columns.shape, tuple([leaf.strides for leaf in leaves if leaf.strides]))
-    most = MAX_WALKING
+    most = MAX_WALKING if wide else MAX_WALKING_CORES
     if options.derivative and not (tiled or single):
         slots = width * prod(asked or (GROUP_SIZE,))
-        operands, most = add_rows(host, device.deterministic, leaves, operands, merged.shape, slots)
+        operands, most = add_rows(host, device.deterministic, leaves, operands, merged.shape, slots, most)
     copies: tuple[Copies, ...] = ()
     # Networks add up the terms of a wave, and of more, before they add to gradients at addresses of their own.
     if options.derivative == "backward" and not (device.deterministic or source.uses("mlp")):
@@ -196,6 +203,7 @@ def describe_call(
         assigned=tuple([(spell.own(name), trees[k]) for k, (name, _) in enumerate(uniforms)]),
         derivative=options.derivative,
         hidden=spell.hidden,
+        lane_threads=target.lane_threads,
     )
     if target.element_constants and prod(group) <= GROUP_SIZE and not spec.sums and not grouped:
         spec = replace(spec, constants=(*spec.constants, *target.element_constants))
@@ -217,21 +225,22 @@ def describe_dispatch(
     threads: tuple[int, ...],
     options: Options,
     uniforms: Uniforms,
-    grouped: bool = False,
+    *,
+    target: Target,
 ) -> Description:
     """Describe the kernel that calls a raw entry point with the system values of each thread.
 
     Parameters
     ----------
-    grouped : bool
-        Whether the entry point may use anything of its thread group.
+    target : Target
+        One of the device's targets.
 
     Raises
     ------
     UnsupportedError
         If the device cannot run so many threads or groups of that size, or a parameter has another semantic.
     """
-    device, target = scope.device, target_for(scope, grouped)
+    device = scope.device
     if options.group:
         x, y, z = (*options.group, 1, 1)[:3]
         entry = replace(entry, group_size=(x, y, z))
@@ -277,12 +286,6 @@ def describe_dispatch(
     for leaf in leaves:
         leaf.add_fixed(values)
     return Description(spec, every, (x, y, z), groups, count, values, target)
-
-
-def target_for(scope: Scope, grouped: bool) -> Target:
-    """Return the target of a kernel; ``grouped`` tells whether it may use anything of a thread group."""
-    backend = scope.device.backend
-    return (grouped and backend.group_target) or backend.target
 
 
 def _with_copies(

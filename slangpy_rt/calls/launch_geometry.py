@@ -37,6 +37,8 @@ _COPY_UNIT = 8
 # The most thread groups of a kernel whose threads first add up gradients of several elements: a group ends in one
 # atomic addition.
 MAX_WALKING = 1024
+# The same where groups run on the cores of this machine.
+MAX_WALKING_CORES = 128
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Copies:
         }
 
 
-def widen(host: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Shape) -> tuple[list[Operand], int]:
+def widen(leaves: Sequence[Leaf], operands: list[Operand], shape: Shape) -> tuple[list[Operand], int]:
     """Return the operands for threads that run several consecutive elements each, and the number of these elements.
 
     Scalars that follow each other are then loaded and stored in pieces of up to 16 bytes. Vectors are not: on an
@@ -81,8 +83,6 @@ def widen(host: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Sh
     In a call of several dimensions a thread's elements lie in one row if lengths and strides of rows are multiples of
     their number. Otherwise they may be of two rows, and those of strided arrays are moved one by one.
     """
-    if host:
-        return operands, 1
     sizes = [NUMPY_OF[leaf.bound.scalar].itemsize for leaf in leaves if leaf.bound.mode in ("array", "value")]
     width = 2 if 8 in sizes else 4
     each = False
@@ -119,18 +119,25 @@ def _in_rows(leaf: Leaf, shape: Shape, width: int) -> str:
 
 
 def add_rows(
-    host: bool, deterministic: bool, leaves: Sequence[Leaf], operands: list[Operand], shape: Shape, slots: int
+    host: bool,
+    deterministic: bool,
+    leaves: Sequence[Leaf],
+    operands: list[Operand],
+    shape: Shape,
+    slots: int,
+    walking: int,
 ) -> tuple[list[Operand], int]:
     """Return the operands with gradients added up by rows or columns of the call, and the most groups to launch.
 
     For sums by columns, each thread runs elements that are a multiple of a row apart, so that they are in one column.
-    A range on the CPU adds to its own copy of a gradient that is passed whole, if that is small.
+    A range on the CPU adds to its own copy of a gradient that is passed whole, if that is small. ``walking`` is the
+    most groups that walk over a call whose rows have any length.
     """
     # The threads of all groups together fill whole rows: for rows of 64 elements and groups of 1024 threads that is
     # so for any number of groups, for rows of 1000 for multiples of 125.
     unit = max(shape[-1], 1) // gcd(max(shape[-1], 1), slots)
-    most = max(MAX_WALKING // unit, 1) * unit
-    pays = not host and unit <= MAX_WALKING and prod(shape) > most * slots
+    most = max(walking // unit, 1) * unit
+    pays = not host and unit <= walking and prod(shape) > most * slots
     out = []
     for leaf, o in zip(leaves, operands, strict=True):
         strides = leaf.strides
@@ -143,7 +150,7 @@ def add_rows(
         if host and o.mode == "gradient" and o.access == "accumulate" and not o.step:
             o = replace(o, step="own") if _is_small(leaf.bound, deterministic) else o
         out.append(o)
-    return out, most if any(o.access == "column" for o in out) else MAX_WALKING
+    return out, most if any(o.access == "column" for o in out) else walking
 
 
 def copies_of(leaf: Leaf, o: Operand, shape: Shape, group: int) -> Copies | None:

@@ -445,6 +445,7 @@ def _source(
     # Imported here, because no program needs these before its first module: hashes of ``slang`` take 2 ms to load.
     from slangpy_rt.calls.macros import macro_text
     from slangpy_rt.runtime.compile_progress import compiling
+    from slangpy_rt.slang.shader_modules import is_ours
     from slangpy_rt.slang.source import Source
 
     if isinstance(link, Module) or not isinstance(link, Sequence) or not all(isinstance(m, Module) for m in link):
@@ -455,6 +456,7 @@ def _source(
     flags = tuple(sorted((k, macro_text(where, k, v)) for k, v in table(where, "defines", defines).items()))
     constants = table(where, "constants", constants)
     linked = tuple(module._scope.source for module in link)
-    target, folders = device.backend.target, device.include_paths
+    backend, folders = device.backend, device.include_paths
+    target = backend.library_target if is_ours(Path(path)) else backend.target
     with compiling(f"module {name}", device.name, "Slang"):
         return Source(device.cache, target, name, path, text, folders, flags, constants, linked, places)

@@ -50,6 +50,10 @@ class Target:
         ``Caps.nesting`` of the device.
     texture_modules : tuple of str
         Modules of ours that kernels import which take textures.
+    lane_threads : bool
+        Whether threads are the lanes of vectors on the cores of this machine. A vector then loads the elements of
+        neighbouring threads at once, where a thread of a GPU loads several elements in pieces of 16 bytes, and few
+        groups fill the machine.
     flags : tuple of str
         Options of Slang's command line, which a user gives besides: ``extraSlangFlags`` of slang-torch.
     """
@@ -67,6 +71,7 @@ class Target:
     texture_modules: tuple[str, ...] = ()
     element_constants: tuple[str, ...] = ()
     fills_padding: bool = False
+    lane_threads: bool = False
 
     @property
     def groups(self) -> bool:

@@ -34,10 +34,13 @@ class Leaves:
             return [self.read(variable, (*indices, k), part, mask) for k, part in enumerate(parts)]
         leaf, index = self._find(variable, indices)
         shape, cell = self._shape(leaf), self._cell(leaf)
+        stored = _stored_type(leaf)
         if index is not None and not index.shape.uniform:
-            return Value(leaf.type, self.places.gather(leaf.type, self._pointers(leaf, cell, index), mask), ANY)
-        item = self._item(leaf)
-        return Value(leaf.type, self.text.let(f"load {item}, ptr {self._element(item, cell, index)}"), shape)
+            found = Value(stored, self.places.gather(stored, self._pointers(leaf, cell, index), mask), ANY)
+        else:
+            item = self._item(leaf)
+            found = Value(stored, self.text.let(f"load {item}, ptr {self._element(item, cell, index)}"), shape)
+        return found if stored == leaf.type else self.numbers.compare("icmp ne", found, number(stored, 0))
 
     def write(
         self, variable: int, indices: tuple[int | Value, ...], value: object, exposed: int, mask: str | None
@@ -49,7 +52,9 @@ class Leaves:
             return
         assert isinstance(value, Value)
         leaf, index = self._find(variable, indices)
-        shape, cell, item = self._shape(leaf), self._cell(leaf), self._item(leaf)
+        shape, cell, item, stored = self._shape(leaf), self._cell(leaf), self._item(leaf), _stored_type(leaf)
+        if stored != leaf.type:
+            value = self.numbers.resize(value, stored, False)
         if not shape.vector:
             if value.shape.vector or value.shape.step != shape.step:
                 raise UnsupportedKernel("a variable whose lanes differ where the analysis found none (a fault here)")
@@ -57,7 +62,7 @@ class Leaves:
             return
         vector = self.text.vector(value)
         if index is not None and not index.shape.uniform:
-            self.places.scatter(leaf.type, vector, self._pointers(leaf, cell, index), mask)
+            self.places.scatter(stored, vector, self._pointers(leaf, cell, index), mask)
             return
         place = self._element(item, cell, index)
         if mask is not None and exposed >> leaf.bit & 1:
@@ -98,7 +103,8 @@ class Leaves:
         return self.facts.leaf.get(leaf.bit, UNIFORM)
 
     def _item(self, leaf: Leaf) -> str:
-        return self.text.whole(leaf.type) if self._shape(leaf).vector else leaf.type
+        stored = _stored_type(leaf)
+        return self.text.whole(stored) if self._shape(leaf).vector else stored
 
     def _cell(self, leaf: Leaf) -> str:
         if leaf.bit not in self.cells:
@@ -108,7 +114,7 @@ class Leaves:
             elif self.barriers:
                 lanes = self.text.width if self._shape(leaf).vector else 1
                 name = f"%{self.text.name()}"
-                at = self.frame_place(name, SIZES[leaf.type] * lanes * leaf.count)
+                at = self.frame_place(name, SIZES[_stored_type(leaf)] * lanes * leaf.count)
                 self.text.entry.append(f"  {name} = getelementptr i8, ptr %frame, i64 {at}")
                 self.cells[leaf.bit] = name
             else:
@@ -124,4 +130,9 @@ class Leaves:
             index = self.numbers.multiply(index, number("i64", self.text.width))
             index = self.numbers.add(index, Value("i64", "0", Shape(Kind.EXACT, 1)))
         whole = self.text.whole("i64")
-        return self.text.let(f"getelementptr {leaf.type}, ptr {cell}, {whole} {self.text.vector(index)}")
+        return self.text.let(f"getelementptr {_stored_type(leaf)}, ptr {cell}, {whole} {self.text.vector(index)}")
+
+
+def _stored_type(leaf: Leaf) -> str:
+    """Return the type of a leaf's numbers in memory: LLVM packs vectors of i1, whose elements have no address."""
+    return "i8" if leaf.type == "i1" and leaf.count > 1 else leaf.type

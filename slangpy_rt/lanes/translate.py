@@ -19,8 +19,9 @@ from slangpy_rt.lanes.inline import inlined
 from slangpy_rt.lanes.liveness import liveness_of
 from slangpy_rt.lanes.module import GROUP, parse
 from slangpy_rt.lanes.scopes import scoped
+from slangpy_rt.lanes.text import SIZES
 from slangpy_rt.lanes.uniform import analyzed
-from slangpy_rt.lanes.variables import variables_of
+from slangpy_rt.lanes.variables import Variables, variables_of
 from slangpy_rt.lanes.writer import Writer
 
 # Lanes of a wave, as on NVIDIA GPUs and in SlangPy's kernels of 32 threads.
@@ -95,10 +96,19 @@ def translate(code: bytes, width: int | None = None, *, widest: int = 32, contra
     frame = writer.leaves.frame_bytes
     if end + frame * steps > _MOST_STACK:
         raise UnsupportedKernel(f"{end + frame * steps} bytes of group memory and of variables saved at barriers")
+    # With barriers arrays lie in the frame.
+    arrays = 0 if steps > 1 and writer.resumes else _array_bytes(variables) * width
+    if arrays > _MOST_STACK:
+        raise UnsupportedKernel(f"arrays of {arrays} bytes in the variables of {width} threads")
     parts = [step, _run(steps, end, frame, bool(writer.resumes)), *sorted(writer.text.declared), _ATTRIBUTES]
     if writer.functions.table:
         parts.insert(0, table())
     return LaneKernel("\n".join(parts) + "\n", width, module.size, end, frame * steps, len(writer.resumes))
+
+
+def _array_bytes(variables: Variables) -> int:
+    """Return the bytes of the arrays of a thread, as if no two threads shared one."""
+    return sum(SIZES[leaf.type] * leaf.count for leaf in variables.leaves.values() if leaf.count > 1)
 
 
 def _width_for(size: tuple[int, int, int], widest: int) -> int:

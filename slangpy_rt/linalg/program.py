@@ -77,7 +77,7 @@ class Program:
 
     def __init__(self, device: DeviceCore, kind: Kind) -> None:
         # Devices without groups compute a block of the result in each thread.
-        self._groups = device.backend.target.groups
+        self._groups = device.backend.library_target.groups
         self._kernel = kernel_of(device, kind, macros_of(device, kind) | {"SPY_CPU": not self._groups})
 
     def division(self, result: View) -> tuple[Kernel, tuple[int, int, int]]:
@@ -110,7 +110,7 @@ def check_size(device: DeviceCore, result: View) -> None:
     UnsupportedError
         If it has.
     """
-    if not device.backend.target.groups:
+    if not device.backend.library_target.groups:
         return
     *_, rows, columns = result.shape
     limit = device.caps.max_groups
@@ -157,7 +157,7 @@ def kernel_of(device: DeviceCore, kind: Kind, macros: Mapping[str, Any]) -> Kern
 
 def most_matrices(device: DeviceCore) -> int:
     """Return the most matrices of a launch."""
-    return device.caps.max_groups[2] if device.backend.target.groups else 2**31
+    return device.caps.max_groups[2] if device.backend.library_target.groups else 2**31
 
 
 def storage_of(device: DeviceCore, element: str) -> tuple[str, int]:

@@ -273,9 +273,11 @@ class Session(CompilerSession):
                 status = module.call("IModule.findEntryPointByName", entry.encode(), out.ref)
                 what = f"find entry point {entry!r} of {name}"
                 parts.append(stack.enter_context(self._library.taken(status, out, note, what)))
-            linked = stack.enter_context(self._native.linked(parts, name))
+            # LLVM keeps the rules of floats, and the optimizer of SPIR-V does not: it writes 0 for ``0 * x``.
+            optimized = not self.target.lane_threads
+            linked = stack.enter_context(self._native.linked(parts, name, optimized=optimized))
             code = self._code(linked, name)
-            if self.target.format == "spirv" and name != _DOUBLE_MATH and has_doubles(code):
+            if self.target.format == "spirv" and optimized and name != _DOUBLE_MATH and has_doubles(code):
                 # Optimizers merge a constant that Slang rounds (rounded_constants.py) with an equal one of a user.
                 plain = stack.enter_context(self._native.linked(parts, name, optimized=False))
                 code = self._code(plain, name)

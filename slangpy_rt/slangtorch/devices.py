@@ -91,7 +91,7 @@ class Devices:
         It is PyTorch's current GPU, to which the tensors are copied; None if there is none, or if the device is not
         the CPU or was given.
         """
-        if self.given is not None or device.backend.target.entry != "range" or not torch.cuda.is_available():
+        if self.given is not None or "zero_copy" not in device.caps.features or not torch.cuda.is_available():
             return None
         return Place(default_device(), False, None)
 

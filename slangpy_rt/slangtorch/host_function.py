@@ -191,7 +191,7 @@ class HostFunction:
     def _load(self, device: Device) -> Kernel:
         text = self._program.text
         kernels = [(code.sig.name, [parameter for _, parameter in code.params]) for code in self._kernels]
-        target = device.backend.target
+        target = device.backend.library_target
         written = host_text(
             text.path, text.text, self._program.others, self._program.defines, self.name,
             [p for _, p in self.params], self.result, kernels, target, self._program.hidden,
@@ -199,7 +199,7 @@ class HostFunction:
         title = f"{self.name} of {text.name}"
         entry = "_spy_run" if target.entry == "range" else "_spy_kernel"
         info = KernelInfo(entry, (1, 1, 1), self._pack.size, (True,), title=title)
-        source = self._program.source_on(device)
+        source = self._program.source_on(device, target)
         try:
             return device.kernels.get(source, written.text, title, info, written.layout)
         except CompileError as error:

@@ -244,28 +244,21 @@ class KernelCode:
 
     def _target(self, device: Device) -> Target:
         """Return the target that the kernel is compiled for on a device."""
-        backend = device.backend
-        if backend.group_target is None:
-            return backend.target
-        found = self._targets.get(device)
-        if found is None:
-            groups = self.program.source_on(device).groups
-            found = self._targets[device] = backend.group_target if groups else backend.target
-        return found
+        return self._targets.get(device, device.backend.target)
 
     def _load_either(self, device: Device, group: Triple, buffers: int) -> Kernel:
-        """Return the kernel for the device's target of groups, or if that cannot express it, for the other one."""
-        target, other = self._target(device), device.backend.target
+        """Return the kernel for the device's target, or if that cannot express it, for its target of ranges."""
+        ranges = device.backend.range_target
         try:
             return self._load_once(device, group, buffers)
         except (CompileError, UnsupportedError) as refusal:
-            if target == other:
+            if ranges is None or device in self._targets:
                 raise
-            self._targets[device] = other
+            self._targets[device] = ranges
             try:
                 return self._load_once(device, group, buffers)
             except (CompileError, UnsupportedError):
-                self._targets[device] = target
+                del self._targets[device]
                 raise refusal from None
 
     def _load_once(self, device: Device, group: Triple, buffers: int) -> Kernel:
@@ -298,7 +291,7 @@ class KernelCode:
 
     def _plan(self, device: Device, straight: bool, group: Triple, grid: Triple) -> Plan:
         # Command lists, which do not copy tensors back, are told what the CPU device says.
-        other = self._instead if straight and device.backend.target.entry == "range" else None
+        other = self._instead if straight and "zero_copy" in device.caps.features else None
         if other is None or other.device.closed:
             try:
                 plan, other = self._plan_on(device, straight, group, grid), None

@@ -198,7 +198,7 @@ class Emitted(NamedTuple):
 def program(case: Case, folder: Path) -> tuple[Program, Any]:
     """A file as a CUDA device would load it, and what stands for that device."""
     device: Any = SimpleNamespace(
-        backend=SimpleNamespace(target=TARGET, group_target=None), cache=DiskCache.open(None, 0), include_paths=(),
+        backend=SimpleNamespace(target=TARGET, range_target=None), cache=DiskCache.open(None, 0), include_paths=(),
         deterministic=False,
         caps=CAPS, debug=False,
     )  # fmt: skip

@@ -12,6 +12,7 @@ import slangpy_rt as spy
 from slangpy_rt.core.dtypes import NUMPY_OF
 from tests.conformance.test_atomics import bins, has
 from tests.depth import needs, one_device, sampled
+from tests.lanes_off import without_lanes
 
 pytestmark = one_device
 
@@ -361,8 +362,9 @@ def test_what_is_refused(device: spy.Device) -> None:
     )
 
 
-def test_what_the_cpu_lacks_is_explained(tmp_path: Path) -> None:
+def test_what_the_cpu_lacks_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device = spy.Device("cpu")
+    without_lanes(device, monkeypatch)
     (tmp_path / "inner.slang").write_text("public void more(float *p)\n{\n    InterlockedAdd(p[0], 1.0);\n}\n")
     user = "import inner;\nvoid f(float *p) { more(p); }\n"
     (tmp_path / "user.slang").write_text(user)

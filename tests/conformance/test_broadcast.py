@@ -141,7 +141,7 @@ def test_host_vectors_with_gaps(module: spy.Module) -> None:
         np.testing.assert_array_equal(module.shade(vectors, gain), vectors * gain[..., None])
 
 
-@needs("grouped calls")
+@needs("wide threads")
 def test_several_elements_a_thread_need_aligned_rows(device: spy.Device, module: spy.Module) -> None:
     # No software device minds a wide load at the wrong address, so the text is looked at.
     tensor = spy.Tensor.zeros(device, (8, 16))

@@ -36,6 +36,33 @@ void count(uint3 group : SV_GroupID, uint at : SV_GroupIndex, uint3 size, RWTens
         counts[(group.z * size.y + group.y) * size.x + group.x] += sum;
 }
 
+// Bools of a thread at places that differ between threads, and at places that do not.
+[shader("compute")] [numthreads(64, 1, 1)]
+void marks(uint i : SV_DispatchThreadID, RWTensor<uint, 1> found)
+{
+    bool seen[40];
+    uint around[3] = { 7, 8, 9 };
+    for (uint k = 0; k < 40; ++k)
+        seen[k] = k % 3 == i % 3;
+    seen[i % 40] = true;
+    seen[7] = i == 3;
+    uint n = 0;
+    for (uint k = 0; k < 40; ++k)
+        if (seen[(k * 7 + i) % 40])
+            n += k + around[k % 3];
+    found[i] = n;
+}
+
+// More than fits a thread of the CPU for each lane of a vector.
+[shader("compute")] [numthreads(64, 1, 1)]
+void large(uint i : SV_DispatchThreadID, RWTensor<float, 1> found)
+{
+    float a[20000];
+    for (uint k = 0; k < 20000; ++k)
+        a[k] = k ^ i;
+    found[i] = a[(i * 977) % 20000];
+}
+
 // The work of a group grows with its index, so that threads of the CPU end at different times.
 [shader("compute")] [numthreads(64, 1, 1)]
 void uneven(uint group : SV_GroupID, uint at : SV_GroupIndex, RWTensor<uint, 1> sums)
@@ -99,6 +126,25 @@ def test_groups_of_uneven_work(device: spy.Device, module: Any, groups: int) -> 
         sums.clear()
         module.uneven.dispatch(groups * 64, sums)
         np.testing.assert_array_equal(sums.to_numpy(), wanted)
+
+
+def test_arrays_of_bools(module: Any, device: spy.Device) -> None:
+    i = np.arange(128)[:, None]
+    seen = np.arange(40) % 3 == i % 3
+    seen[np.arange(128), np.arange(128) % 40] = True
+    seen[:, 7] = i[:, 0] == 3
+    k = np.arange(40)
+    expected = (np.take_along_axis(seen, (k * 7 + i) % 40, 1) * (k + np.array([7, 8, 9])[k % 3])).sum(1)
+    found = spy.Tensor.zeros(device, 128, "uint")
+    module.marks.dispatch(128, found)
+    np.testing.assert_array_equal(found.to_numpy(), expected)
+
+
+def test_large_arrays_of_a_thread(module: Any, device: spy.Device) -> None:
+    found = spy.Tensor.zeros(device, 256)
+    module.large.dispatch(256, found)
+    i = np.arange(256)
+    np.testing.assert_array_equal(found.to_numpy(), (i * 977 % 20000) ^ i)
 
 
 def test_a_deterministic_device() -> None:

@@ -10,6 +10,7 @@ from _gaps import pointer
 
 import slangpy_rt as spy
 from tests.depth import needs, sampled
+from tests.lanes_off import without_lanes
 
 SLANG = """
 import slangpy_rt;
@@ -182,7 +183,7 @@ def test_shared_memory_and_barriers(module: spy.Module) -> None:
 def test_shared_memory_is_refused_without_groups(
     device: spy.Device, module: spy.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device.backend, "group_target", None)  # as without llvmlite
+    without_lanes(device, monkeypatch)
     x = np.arange(4, dtype=np.int32)
     with pytest.raises(spy.UnsupportedError, match="thread groups"):
         module.reverse.dispatch(4, x)

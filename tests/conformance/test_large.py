@@ -56,7 +56,7 @@ def check_everything(device: spy.Device, module: spy.Module, n: int) -> None:
 
 
 # A group is 256 threads of one or four elements: less than one row of 4 groups, just one, just more, many.
-@needs("grouped calls")
+@needs("wide threads")
 @sampled(6)
 @pytest.mark.parametrize("n", [1000, 1024, 1025, 4096, 4097, 20011])
 def test_rows_of_groups(device: spy.Device, load: Load, n: int) -> None:
@@ -90,7 +90,7 @@ def test_32_bit_indices_end_where_an_argument_reaches_further(device: spy.Device
     assert "int64_t _spy_i" in module.sub.source(tensor[:, :2], 1)
 
 
-@needs("grouped calls")
+@needs("wide threads")
 def test_more_groups_than_a_device_runs(device: spy.Device, load: Load) -> None:
     module = load(groups=(4, 2, 1))
     x = spy.Tensor.zeros(device, 4 * 2 * 256 * 4 + 1)

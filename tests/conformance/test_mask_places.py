@@ -12,6 +12,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.backends.cpu import backend as cpu
 from slangpy_rt.core.programs import Programs
+from tests.lanes_off import without_lanes
 
 pytestmark = pytest.mark.skipif("cpu" not in [d.type for d in spy.devices() if d.available], reason="no C++ compiler")
 Array = npt.NDArray[Any]
@@ -60,7 +61,8 @@ def compiled() -> Iterator[Compiled]:
 
 @pytest.fixture(scope="module")
 def module(compiled: Compiled) -> Iterator[spy.Module]:
-    with spy.Device("cpu") as device:
+    with spy.Device("cpu") as device, pytest.MonkeyPatch.context() as patch:
+        without_lanes(device, patch)
         # Each kernel is compiled here, so that its C++ can be looked at.
         device.kernels._cache = type(device.cache)(None, 0)
         yield spy.Module.load_from_source(device, "test_mask_places", SLANG)

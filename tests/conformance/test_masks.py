@@ -16,6 +16,7 @@ import slangpy_rt as spy
 from slangpy_rt.backends.cpu import backend as cpu
 from tests.conformance._random_loops import random_program
 from tests.depth import one_in, random_cases
+from tests.lanes_off import without_lanes
 
 pytestmark = pytest.mark.skipif("cpu" not in [d.type for d in spy.devices() if d.available], reason="no C++ compiler")
 Array = npt.NDArray[Any]
@@ -119,7 +120,8 @@ def codes() -> Iterator[list[bytes]]:
 
 @pytest.fixture(scope="module")
 def opened(codes: list[bytes]) -> Iterator[spy.Device]:
-    with spy.Device("cpu") as device:
+    with spy.Device("cpu") as device, pytest.MonkeyPatch.context() as patch:
+        without_lanes(device, patch)
         yield device
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import slangpy_rt as spy
 from tests.depth import needs, sampled
+from tests.lanes_off import without_lanes
 
 CALL = "\nfloat f(float x) { return g(x); }"
 X = np.array([1.0, 6.0], np.float32)
@@ -79,7 +80,8 @@ def test_what_is_inlined_is_not_left_out(device: spy.Device, statement: str, use
 
 
 @needs("C++")  # Slang checks the entry points of other targets for functions that they lack
-def test_switches_that_are_included(device: spy.Device, tmp_path: Path) -> None:
+def test_switches_that_are_included(device: spy.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_lanes(device, monkeypatch)
     switch = "[ForceInline] float {}(float x) {{ __target_switch {{ case cuda: return 3 * x; {} }} }}\n"
     (tmp_path / "included.slang").write_text(
         switch.format("foreign", "case spirv: return x;") + switch.format("known", "default: return 2 * x;")

@@ -18,6 +18,7 @@ import slangpy_rt as spy
 from slangpy_rt.backends.cpu import backend as cpu
 from slangpy_rt.backends.cpu.compile import find_compiler
 from tests.depth import one_in
+from tests.lanes_off import without_lanes
 
 pytestmark = pytest.mark.skipif("cpu" not in [d.type for d in spy.devices() if d.available], reason="no C++ compiler")
 Array = npt.NDArray[Any]
@@ -75,7 +76,8 @@ def seen() -> Iterator[Seen]:
 
 @pytest.fixture(scope="module")
 def opened(seen: Seen) -> Iterator[spy.Device]:
-    with spy.Device("cpu") as device:
+    with spy.Device("cpu") as device, pytest.MonkeyPatch.context() as patch:
+        without_lanes(device, patch)
         yield device
 
 

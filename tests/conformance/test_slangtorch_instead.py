@@ -13,6 +13,7 @@ import slangpy_rt as spy
 import slangpy_rt.slangtorch as slangtorch
 from slangpy_rt.slangtorch import devices as chosen
 from tests.depth import one_device
+from tests.lanes_off import without_lanes
 
 __all__ = ["files"]  # the fixture
 
@@ -49,7 +50,7 @@ def _without_llvmlite(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """The CPU device has no thread groups."""
     monkeypatch.setattr("slangpy_rt.backends.cpu.backend.llvmlite_identity", str)
     for device in (chosen.default_device(-1), files.device):
-        monkeypatch.setattr(device.backend, "group_target", None)
+        without_lanes(device, monkeypatch)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from _statics import ARRAYS, BY_CODE, CHANGED, COUNTERS, DECLARED, STRUCTS
 
 import slangpy_rt as spy
 from tests.depth import needs, one_device, sampled
+from tests.lanes_off import without_lanes
 
 pytestmark = one_device
 
@@ -163,9 +164,10 @@ def test_threads_of_slang_torch_begin_with_zeros(device: spy.Device, tmp_path: P
 
 
 @needs("C++")
-def test_an_initial_value_is_not_lost_behind_another_name(backend_name: str) -> None:
+def test_an_initial_value_is_not_lost_behind_another_name(backend_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slang writes both names alike in C++."""
     with spy.Device(backend_name) as device:
+        without_lanes(device, monkeypatch)
         for one, other in (("_Scale", "U_Scale"), ("é", "xC3xA9")):
             text = (
                 f"static float {one} = 5; uniform float {other}; float f(float x) {{ return x * {one} + {other}; }}"

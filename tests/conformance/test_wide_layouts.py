@@ -204,7 +204,8 @@ def test_the_kernels_are_those(module: spy.Module, device: spy.Device) -> None:
     """GPUs get tiles of columns, and threads of several elements in odd rows; the CPU has neither."""
     straight, row = on(device, values("add", (64, 64), 1)), on(device, values("add", (7,), 1))
     texts = [module.add.source(straight, straight.T), module.add.source(on(device, values("add", (9, 7), 1)), row)]
-    ours = device.backend.target.entry != "range"
+    target = device.backend.target
+    ours = target.groups and not target.lane_threads
     odd = on(device, values("add", (35, 33), 1))
     assert ("numthreads(32, 8, 1)" in module.add.source(odd, on(device, values("add", (33, 35), 1)).T)) == ours
     assert ["numthreads(32, 8, 1)" in text for text in texts] == [ours, False]

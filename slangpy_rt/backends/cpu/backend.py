@@ -11,6 +11,7 @@ import ctypes
 import platform
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +74,15 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
             raise UnsupportedError(f"device cpu: {reason}.")
         if index:
             raise UnsupportedError(f"device cpu: there is one, number 0, and none of number {index}.")
-        self.target = Target("cpp", "", "range")
+        ranges = Target("cpp", "", "range")
         features, self._llvm = frozenset({"pointers", "textures", "zero_copy"}), llvmlite_identity()
         if self._llvm:
             features |= {"group_shared", "wave"}
             groups = Caps(_MAX_GROUPS, _SCALARS, features | {"atomic_float"}, _WAVE)
-            self.group_target = target_of("spirv", "spirv_1_5", "pointer", groups)
+            self.target = replace(target_of("spirv", "spirv_1_5", "pointer", groups), lane_threads=True)
+            self.range_target = ranges
+        else:
+            self.target = ranges
         self.caps = Caps(_MAX_GROUPS, _SCALARS, features, _WAVE if self._llvm else 0, dlpack_device=1)
         threads = CONFIG.threads
         self.description = f"{platform.processor() or platform.machine()}, {threads} threads"
