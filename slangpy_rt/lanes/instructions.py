@@ -18,7 +18,7 @@ from slangpy_rt.lanes.numbers import Numbers, each
 from slangpy_rt.lanes.opcodes import OPERATIONS, name_of
 from slangpy_rt.lanes.places import Place, Places, flat
 from slangpy_rt.lanes.scopes import Program
-from slangpy_rt.lanes.shapes import Shapes
+from slangpy_rt.lanes.shapes import UNIFORM, Shapes
 from slangpy_rt.lanes.text import SIZES, Value, number
 from slangpy_rt.lanes.threads import Threads
 from slangpy_rt.lanes.uniform import Facts
@@ -97,6 +97,8 @@ class Instructions:
         if isinstance(value, Place):
             return value
         assert isinstance(value, Value)
+        if self.text.width == 1 and value.shape.vector:
+            return Value(value.type, self.text.lane(value.type, value.text, "0"), UNIFORM)
         if isinstance(shapes, tuple) or (value.shape.vector and not shapes.vector):
             raise UnsupportedKernel("a value whose lanes differ where the analysis found none (a fault here)")
         return self.text.as_shape(value, shapes)

@@ -104,8 +104,9 @@ class Program:
                         f"module '{name}': extraSlangFlags are not for {device!r}, which compiles by itself; leave "
                         "them out or use another device."
                     )
+                own = replace(target, flags=(*target.flags, *flags))
                 found = Source(
-                    device.cache, replace(target, flags=flags), name, path, text, (*folders, *device.include_paths),
+                    device.cache, own, name, path, text, (*folders, *device.include_paths),
                     self.defines, places=places, auto_import=SLANGTORCH,
                 )  # fmt: skip
                 _check(found)

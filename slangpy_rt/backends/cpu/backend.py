@@ -11,6 +11,7 @@ import ctypes
 import platform
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from slangpy_rt.backends.base import Buffer, Dispatch, Kernel, Recording
 from slangpy_rt.backends.blocks import ALIGN, SizeClasses
 from slangpy_rt.backends.cpu.compile import compile_library, find_compiler, toolchain
 from slangpy_rt.backends.cpu.group_compiler import GroupCompiler
-from slangpy_rt.backends.cpu.group_format import MARK, SPIRV
+from slangpy_rt.backends.cpu.group_format import DEBUG_FLAGS, MARK, SPIRV
 from slangpy_rt.backends.cpu.images import CpuImages
 from slangpy_rt.backends.cpu.kernel import load
 from slangpy_rt.backends.cpu.llvm import llvmlite_identity
@@ -55,7 +56,7 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
     index : int
         0, since there is one such device.
     debug : bool
-        Without effect.
+        Whether kernels from SPIR-V are compiled for a debugger, one thread after the other.
     deterministic : bool
         Whether a launch has to be divided among threads in the same way each time.
 
@@ -79,6 +80,9 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
             features |= {"group_shared", "wave"}
             groups = Caps(_MAX_GROUPS, _SCALARS, features | {"atomic_float"}, _WAVE)
             self.group_target = target_of("spirv", "spirv_1_5", "pointer", groups)
+            if debug:
+                self.group_target = replace(self.group_target, flags=DEBUG_FLAGS)
+                self._llvm += " for a debugger"
         self.caps = Caps(_MAX_GROUPS, _SCALARS, features, _WAVE if self._llvm else 0, dlpack_device=1)
         threads = CONFIG.threads
         self.description = f"{platform.processor() or platform.machine()}, {threads} threads"
@@ -86,7 +90,7 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
         self.compilers = Path(command[0]).name, "the system's loader"
         cache = DiskCache.open(cache_directory(), CONFIG.cache_size)
         self._prepared = Prepared(cache)
-        self._groups = GroupCompiler(cache)
+        self._groups = GroupCompiler(cache, debug)
         self._threads = Threads(threads)
         self._deterministic = deterministic
         # Held during launches and copies, so that they run one after the other. Reentrant: a replay makes launches.
