@@ -1,7 +1,7 @@
 """The memory of variables for a debugger: each variable with a name in the Slang text lies in one piece.
 
-LLVM may not turn this memory into values. In kernels with barriers it is in the frame of its threads, so that it
-keeps what it holds there.
+LLVM may not turn this memory into values. In kernels with barriers it is in the frame of its threads, where there is
+room for it, so that variables that no thread reads any more keep what they hold.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class DebugLeaves(Leaves):
 
     def __init__(
         self, variables: Variables, facts: Facts, numbers: Numbers, places: Places, barriers: bool, debug: DebugText,
-        body: Body,
+        body: Body, keeps: bool,
     ) -> None:  # fmt: skip
         super().__init__(variables, facts, numbers, places, barriers)
-        self.layout = debug.types.layout
+        self.layout, self.keeps = debug.types.layout, barriers and keeps
         self.homes: dict[int, str] = {}
         self.records: list[str] = []
         for variable, info, caller in body.declared:
@@ -33,25 +33,28 @@ class DebugLeaves(Leaves):
             leaves = variables.of[variable]
             if self.text.width > 1 and any(leaf.type == "i1" and leaf.count > 1 for leaf in leaves):
                 continue  # bits of lanes have no address
+            waits = barriers and any(live & variables.bits(variable) for live in facts.live.barrier.values())
+            if waits and not keeps and any(leaf.count > 1 for leaf in leaves):
+                continue  # arrays that are read behind a barrier have to be in the frame
             type_ = variables.types[variable]
             if variable not in self.homes:
                 self.homes[variable] = self._home(type_)
             home = self.homes[variable]
-            if barriers:
+            if self.keeps:
                 home = f"{home}.at"
-            if record := debug.declaration(info, type_, caller, home, barriers):
+            if record := debug.declaration(info, type_, caller, home, self.keeps):
                 self.records.append(record)
 
     def saved(self, live: int) -> list[tuple[str, str, int]]:
         """Return cell, type and size of the leaves that a barrier has to save."""
-        for variable in self.homes:
+        for variable in self.homes if self.keeps else ():
             live &= ~self.variables.bits(variable)
         return super().saved(live)
 
     def _home(self, type_: int) -> str:
         """Add the memory of a variable to the function's entry; return its name."""
         size, name = max(1, self.layout.nbytes(type_)) * self.text.width, f"%{self.text.name()}"
-        if self.barriers:
+        if self.keeps:
             at = self.frame_place(name, size)
             self.text.entry += [
                 f"  {name} = getelementptr i8, ptr %frame, i64 {at}", f"  {name}.at = alloca ptr",

@@ -87,7 +87,7 @@ class DebugText:
         """Return what follows an instruction; None if it belongs to no file that is shown."""
         shown = self._shown(location) or self.root
         # Lines of a macro or an included text of this project, in a function of the user.
-        if self._passed(shown.source):
+        if self._passed(shown.source) and shown.source != self.root.source:
             return None
         return f", !dbg {self._location(shown)}"
 

@@ -195,9 +195,9 @@ def renamed(one: Instruction, names: Mapping[int, int]) -> Instruction:
 
 def _moved(one: Instruction, caller: Location | None) -> Instruction:
     """Return an instruction of a function that is inlined at a call."""
-    if caller is None:
+    if caller is None or one.location is None:
         return one
-    return replace(one, location=one.location.inside(caller) if one.location else caller)
+    return replace(one, location=one.location.inside(caller))
 
 
 def _relabeled(one: Instruction, names: Mapping[int, int]) -> Instruction:

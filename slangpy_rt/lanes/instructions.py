@@ -41,7 +41,7 @@ _COMPARED = {
 }  # fmt: skip
 _CONVERTED = {"ConvertSToF": "sitofp", "ConvertUToF": "uitofp"}
 _CHAINS = ("AccessChain", "InBoundsAccessChain", "PtrAccessChain", "InBoundsPtrAccessChain")
-_SKIPPED = ("MemoryBarrier", "Name", "NoLine")
+_SKIPPED = ("MemoryBarrier", "Name", "NoLine", "Nop")
 # GLSL.std.450 by number: intrinsics of LLVM, and functions of ``functions``.
 _INTRINSICS = {
     1: "roundeven", 2: "roundeven", 3: "trunc", 4: "fabs", 8: "floor", 9: "ceil", 31: "sqrt", 37: "minnum",
@@ -79,6 +79,8 @@ class Instructions:
                 self._store(one, mask, exposed)
             elif name == "AtomicStore":
                 self.places.store(self.place(one.operands[0]), self.use(one.operands[3]), mask)
+            elif name == "Nop" and self.text.place:
+                self.text.emit(f"store volatile i8 0, ptr {self.text.cell('i8')}")  # code of this line
             elif name in _SKIPPED or one.result in self.variables.paths:
                 pass
             elif one.result:

@@ -14,7 +14,7 @@ from slangpy_rt.lanes.text import SIZES, Value, number
 from slangpy_rt.lanes.uniform import Facts
 from slangpy_rt.lanes.variables import Leaf, Variables
 
-_LINE = 64  # bytes to which frames are aligned
+_LINE = 64  # bytes to which cells in frames are aligned, or to the size of W numbers where that is less
 
 
 class Leaves:
@@ -79,7 +79,8 @@ class Leaves:
         """Return the place in the frame where a cell is saved."""
         if cell not in self.frame:
             self.frame[cell] = self.frame_bytes
-            self.frame_bytes += -(-size // _LINE) * _LINE
+            line = min(_LINE, 8 * self.text.width)
+            self.frame_bytes += -(-size // line) * line
         return self.frame[cell]
 
     def _find(self, variable: int, indices: tuple[int | Value, ...]) -> tuple[Leaf, Value | None]:

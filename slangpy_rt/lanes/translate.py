@@ -102,6 +102,10 @@ def translate(
             end += _rounded(module.nbytes(type_))
     writer = Writer(program, variables, facts, shared, width, contract, shown)
     step = writer.write()
+    if shown and end + writer.leaves.frame_bytes * steps > _MOST_STACK:  # keep what is needed alone
+        shown = _shown(module, debug, width)
+        writer = Writer(program, variables, facts, shared, width, contract, shown, keeps=False)
+        step = writer.write()
     frame = writer.leaves.frame_bytes
     if end + frame * steps > _MOST_STACK:
         raise UnsupportedKernel(f"{end + frame * steps} bytes of group memory and of variables saved at barriers")

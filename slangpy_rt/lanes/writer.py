@@ -69,7 +69,7 @@ class Writer:
 
     def __init__(
         self, program: Program, variables: Variables, facts: Facts, shared: Mapping[int, int], width: int,
-        contract: bool, debug: DebugText | None = None,
+        contract: bool, debug: DebugText | None = None, keeps: bool = True,
     ) -> None:  # fmt: skip
         self.debug = debug
         self.program, self.facts, self.live = program, facts, facts.live
@@ -78,7 +78,7 @@ class Writer:
         self.threads = Threads(numbers, program.body.module.size)
         self.functions = Functions(numbers)
         memory = variables, facts, numbers, Places(program.body.module, numbers), program.barriers
-        self.leaves = DebugLeaves(*memory, debug, program.body) if debug else Leaves(*memory)
+        self.leaves = DebugLeaves(*memory, debug, program.body, keeps) if debug else Leaves(*memory)
         self.instructions = Instructions(program, variables, facts, self.leaves, self.functions, self.threads, shared)
         self.targets: dict[int, Target] = {}
         self.open: list[str] = []
@@ -98,16 +98,18 @@ class Writer:
         self.text.put(over)
         arms = " ".join(f"i32 {k}, label %resume{k}" for k in self.resumes)
         records = self.leaves.records if isinstance(self.leaves, DebugLeaves) else []
-        attached, lines, place = "", self.text.lines, ""
+        attached, place = "", ""
         if self.debug:
-            attached, lines = f" {self.debug.attachment()}", without_empty_blocks(lines)
-            place = self.debug.place(self.debug.root) or ""
+            attached, place = f" {self.debug.attachment()}", self.debug.place(self.debug.root) or ""
         start = f"  switch i32 %state, label %start [ {arms} ]" if self.resumes else "  br label %start"
+        lines = [start, "start:", *self.text.lines, f"  ret i32 0{place}"]
+        if self.debug:
+            lines = without_empty_blocks(lines)
         return "\n".join(
             [
                 "define internal i32 @step(ptr noalias %push, i32 %gx, i32 %gy, i32 %gz, i32 %nx, i32 %ny, i32 %nz, "
                 f"i32 %step, ptr noalias %shared, ptr noalias %frame, i32 %state) #0{attached} {{",
-                "entry:", *self.text.entry, *records, start, "start:", *lines, f"  ret i32 0{place}", "}",
+                "entry:", *self.text.entry, *records, *lines, "}",
             ]
         )  # fmt: skip
 
