@@ -124,7 +124,8 @@ def test_gdb_stops_at_lines_and_prints_variables(files: tuple[Path, Path, Path])
     text = gdb(
         *files, f"break balls.slang:{line}", "run", "info locals", "print table[k + 1] + 1", "print ball.at.y",
         "backtrace 2", "echo steps\n", "continue", *["next"] * 5, "echo function\n", "delete",
-        f"break balls.slang:{body}", "continue", "info args", "backtrace 2", "next", "print height", "delete", "continue",
+        f"break balls.slang:{body}", "continue", "info args", "backtrace 2", "next", "print height", "delete",
+        "continue",
     )  # fmt: skip
     stop, steps, function = re.split(r"^(?:steps|function)$", text, flags=re.M)
     assert f"balls.slang:{line}\n{line}\t        if (k == 1)\n" in stop, text
