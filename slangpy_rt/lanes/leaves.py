@@ -35,9 +35,10 @@ class Leaves:
         leaf, index = self._find(variable, indices)
         shape, cell = self._shape(leaf), self._cell(leaf)
         if index is not None and not index.shape.uniform:
-            return Value(leaf.type, self.places.gather(leaf.type, self._pointers(leaf, cell, index), mask), ANY)
+            found = self.places.gather(self._memory(leaf), self._pointers(leaf, cell, index), mask)
+            return self._narrowed(leaf, found, ANY)
         item = self._item(leaf)
-        return Value(leaf.type, self.text.let(f"load {item}, ptr {self._element(item, cell, index)}"), shape)
+        return self._narrowed(leaf, self.text.let(f"load {item}, ptr {self._element(item, cell, index)}"), shape)
 
     def write(
         self, variable: int, indices: tuple[int | Value, ...], value: object, exposed: int, mask: str | None
@@ -53,11 +54,12 @@ class Leaves:
         if not shape.vector:
             if value.shape.vector or value.shape.step != shape.step:
                 raise UnsupportedKernel("a variable whose lanes differ where the analysis found none (a fault here)")
-            self.text.emit(f"store {item} {value.text}, ptr {self._element(item, cell, index)}")
+            found = self._widened(leaf, value.text, leaf.type)
+            self.text.emit(f"store {item} {found}, ptr {self._element(item, cell, index)}")
             return
-        vector = self.text.vector(value)
+        vector = self._widened(leaf, self.text.vector(value), self.text.whole(leaf.type))
         if index is not None and not index.shape.uniform:
-            self.places.scatter(leaf.type, vector, self._pointers(leaf, cell, index), mask)
+            self.places.scatter(self._memory(leaf), vector, self._pointers(leaf, cell, index), mask)
             return
         place = self._element(item, cell, index)
         if mask is not None and exposed >> leaf.bit & 1:
@@ -99,7 +101,25 @@ class Leaves:
         return self.facts.leaf.get(leaf.bit, UNIFORM)
 
     def _item(self, leaf: Leaf) -> str:
-        return self.text.whole(leaf.type) if self._shape(leaf).vector else leaf.type
+        type_ = self._memory(leaf)
+        return self.text.whole(type_) if self._shape(leaf).vector else type_
+
+    def _memory(self, leaf: Leaf) -> str:
+        """Return the LLVM type of a number in memory: bits have no addresses, so arrays of bool have bytes."""
+        return "i8" if leaf.type == "i1" and leaf.count > 1 else leaf.type
+
+    def _widened(self, leaf: Leaf, text: str, type_: str) -> str:
+        """Return a number as it lies in memory."""
+        return (
+            text if self._memory(leaf) == leaf.type else self.text.let(f"zext {type_} {text} to {self._item(leaf)}")
+        )
+
+    def _narrowed(self, leaf: Leaf, text: str, shape: Shape) -> Value:
+        """Return a number from memory."""
+        if self._memory(leaf) != leaf.type:
+            whole, narrow = ("i8", leaf.type) if not shape.vector else map(self.text.whole, ("i8", leaf.type))
+            text = self.text.let(f"trunc {whole} {text} to {narrow}")
+        return Value(leaf.type, text, shape)
 
     def _cell(self, leaf: Leaf) -> str:
         if leaf.bit not in self.cells:
@@ -125,4 +145,4 @@ class Leaves:
             index = self.numbers.multiply(index, number("i64", self.text.width))
             index = self.numbers.add(index, Value("i64", "0", Shape(Kind.EXACT, 1)))
         whole = self.text.whole("i64")
-        return self.text.let(f"getelementptr {leaf.type}, ptr {cell}, {whole} {self.text.vector(index)}")
+        return self.text.let(f"getelementptr {self._memory(leaf)}, ptr {cell}, {whole} {self.text.vector(index)}")
