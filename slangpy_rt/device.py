@@ -62,6 +62,7 @@ class Device(DeviceCore):
         Turns on driver checks where there are any: the Vulkan validation layers, a wait after each CUDA launch.
         Kernels also check each index into a Tensor, RWTensor or NDBuffer parameter: one that is outside raises
         OutOfBoundsError at the end of the call, and touches no memory. Pointers (``float *p``) cannot be checked.
+        On the CPU, kernels with thread groups are compiled for gdb, with the lines and variables of the Slang text.
     index : int
         Number of the device among those of its type, from 0.
     hot_reload : bool

@@ -17,6 +17,7 @@ from slangpy_rt.lanes.module import Instruction
 from slangpy_rt.lanes.opcodes import CODE, OPERATIONS
 
 RETURN = 0  # the target of leaves that end the kernel
+_ENDS = (CODE["Branch"], CODE["Return"], CODE["ReturnValue"])
 _MOST_NESTED = 150  # deeper trees would exhaust Python's stack
 
 
@@ -132,6 +133,10 @@ class _Builder:
                 raise UnsupportedKernel("a block that is reached in two ways", block.end.line)
             self.seen.add(label)
             items += self._straight(block.body)
+            # A jump or return with a line of its own, at which a debugger may stop.
+            place = block.end.location
+            if place and block.end.op in _ENDS and (not block.body or block.body[-1].location != place):
+                items.append(Code((block.end.beside("Nop", ()),)))
             name, end = OPERATIONS[block.end.op].name, block.end.operands
             if name in ("Return", "Unreachable"):
                 return (*items, Leave(RETURN))
@@ -164,6 +169,8 @@ class _Builder:
         part: list[Instruction] = []
         for one in body:
             if one.op == CODE["ControlBarrier"]:
+                if one.location:
+                    part.append(one.beside("Nop", ()))
                 yield Code(tuple(part))
                 self.barriers += 1
                 yield Barrier(self.barriers)

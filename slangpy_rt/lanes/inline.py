@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from slangpy_rt.lanes.debug_info import Location
 from slangpy_rt.lanes.errors import UnsupportedKernel
 from slangpy_rt.lanes.module import PRIVATE, Block, Function, Instruction, Module
 from slangpy_rt.lanes.opcodes import CODE, OPERATIONS, name_of
@@ -18,13 +19,18 @@ _MOST_BLOCKS = 20000  # above, LLVM takes minutes
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A kernel without calls: its module, the first block, variables (id to type of the value), types of results."""
+    """A kernel without calls: its module, the first block, variables (id to type of the value), types of results.
+
+    `declared` has variables with a name in the Slang text: the ids of the variable and of its debug information, and
+    where the function was called that declares it.
+    """
 
     module: Module
     entry: int
     blocks: Mapping[int, Block]
     variables: Mapping[int, int]
     type_of: Mapping[int, int]
+    declared: tuple[tuple[int, int, Location | None], ...] = ()
 
 
 class _Inliner:
@@ -36,6 +42,7 @@ class _Inliner:
         self.variables: dict[int, int] = {}
         self.type_of = dict(module.type_of)
         self.plain: dict[int, Function] = {}
+        self.declared: list[tuple[int, int, Location | None]] = []
 
     def new(self) -> int:
         self.bound += 1
@@ -56,13 +63,13 @@ class _Inliner:
         ends: dict[int, list[Instruction]] = {}
         for one in phis:
             for value, block in zip(one.operands[::2], one.operands[1::2], strict=True):
-                store = Instruction(CODE["Store"], 0, 0, (places[one.result], value), one.line)
+                store = one.beside("Store", (places[one.result], value))
                 ends.setdefault(block, []).append(store)
 
         def loaded(one: Instruction) -> Instruction:
             if one.op != CODE["Phi"]:
                 return one
-            return Instruction(CODE["Load"], one.type, one.result, (places[one.result],), one.line)
+            return one.beside("Load", (places[one.result],), one.type, one.result)
 
         blocks = {
             label: replace(block, body=(*map(loaded, block.body), *ends.get(label, ())))
@@ -70,8 +77,13 @@ class _Inliner:
         }
         return replace(function, variables=variables, blocks=blocks)
 
-    def add(self, function: Function, names: dict[int, int], leave: tuple[int, int] | None) -> None:
-        """Add a function's blocks under new names; `leave` has the block to return to and the result's variable."""
+    def add(
+        self, function: Function, names: dict[int, int], leave: tuple[int, int] | None, caller: Location | None
+    ) -> None:  # fmt: skip
+        """Add a function's blocks under new names.
+
+        `leave` has the block to return to and the result's variable. `caller` is the place of the call, if known.
+        """
         if leave:  # every call has values of its own
             for label, block in function.blocks.items():
                 for id_ in (label, *(one.result for one in block.body if one.result)):
@@ -83,27 +95,51 @@ class _Inliner:
                 self.type_of[names.get(id_, id_)] = self.type_of[id_]
         if len(self.blocks) > _MOST_BLOCKS:
             raise UnsupportedKernel(f"more than {_MOST_BLOCKS} blocks after inlining calls")
+        self.declared += ((names.get(id_, id_), info, caller) for id_, info in function.declared)
+        prologue = self._prologue(function) if caller else 0
         for label, block in function.blocks.items():
-            self._add_block(names.get(label, label), block, names, leave)
+            self._add_block(names.get(label, label), block, names, leave, caller, prologue)
+            prologue = 0
 
-    def _add_block(self, label: int, block: Block, names: dict[int, int], leave: tuple[int, int] | None) -> None:
+    def _prologue(self, function: Function) -> int:
+        """Return how many instructions of the first block store parameters: they belong to the place of the call.
+
+        So a debugger that enters the function finds its parameters set.
+        """
+        known, count = self.module.debug, 0
+        own = {id_ for id_, info in function.declared if known and known.variables[info].parameter}
+        for k, one in enumerate(next(iter(function.blocks.values())).body):
+            if known and one.location and one.location.line != known.functions[one.location.function].line:
+                break
+            if one.op == CODE["AccessChain"] and one.operands[0] in own:
+                own.add(one.result)
+            if one.op == CODE["Store"] and one.operands[0] in own:
+                count = k + 1
+        return count
+
+    def _add_block(
+        self, label: int, block: Block, names: dict[int, int], leave: tuple[int, int] | None, caller: Location | None,
+        prologue: int,
+    ) -> None:  # fmt: skip
         body: list[Instruction] = []
-        for before in block.body:
-            one = renamed(before, names)
+        for k, before in enumerate(block.body):
+            one = _moved(renamed(before, names), caller)
+            if k < prologue:
+                one = replace(one, location=caller)
             if one.result:
                 self.type_of[one.result] = one.type
             if one.op == CODE["FunctionCall"]:
                 label, body = self._call(label, body, one), []
                 if self.module.types[one.type].kind != "void":
-                    body.append(Instruction(CODE["Load"], one.type, one.result, (label + 1,), one.line))
+                    body.append(one.beside("Load", (label + 1,), one.type, one.result))
             else:
                 body.append(one)
-        end = renamed(block.end, names)
+        end = _moved(renamed(block.end, names), caller)
         merge = block.merge and _relabeled(block.merge, names)
         if leave and end.op in (CODE["Return"], CODE["ReturnValue"]):
             if end.op == CODE["ReturnValue"]:
-                body.append(Instruction(CODE["Store"], 0, 0, (leave[1], end.operands[0]), end.line))
-            end = Instruction(CODE["Branch"], 0, 0, (leave[0],), end.line)
+                body.append(end.beside("Store", (leave[1], end.operands[0])))
+            end = end.beside("Branch", (leave[0],))
         else:
             end = _relabeled(end, names)
         self.blocks[label] = Block(tuple(body), merge, end)
@@ -116,11 +152,10 @@ class _Inliner:
             self.variables[result] = call.type
         names = dict(zip(function.parameters, call.operands[1:], strict=True))
         first = next(iter(function.blocks))
-        self.add(function, names, (after, result))
-        merge = Instruction(CODE["SelectionMerge"], 0, 0, (after, 0), call.line)
-        self.blocks[label] = Block(
-            tuple(body), merge, Instruction(CODE["Switch"], 0, 0, (0, names[first]), call.line)
-        )
+        caller = call.location and replace(call.location, call=after)
+        self.add(function, names, (after, result), caller)
+        merge = call.beside("SelectionMerge", (after, 0))
+        self.blocks[label] = Block(tuple(body), merge, call.beside("Switch", (0, names[first])))
         return after
 
 
@@ -134,7 +169,7 @@ def inlined(module: Module) -> Body:
     """
     inliner = _Inliner(module)
     kernel = inliner.without_phis(module.entry)
-    inliner.add(kernel, {}, None)
+    inliner.add(kernel, {}, None, None)
     entry = next(iter(kernel.blocks))
     initial = []
     for id_, (type_, space, value) in module.variables.items():
@@ -145,7 +180,7 @@ def inlined(module: Module) -> Body:
     first = inliner.blocks[entry]
     inliner.blocks[entry] = replace(first, body=(*initial, *first.body))
     bounded = replace(module, bound=inliner.bound + 1)
-    return Body(bounded, entry, inliner.blocks, inliner.variables, inliner.type_of)
+    return Body(bounded, entry, inliner.blocks, inliner.variables, inliner.type_of, tuple(inliner.declared))
 
 
 def renamed(one: Instruction, names: Mapping[int, int]) -> Instruction:
@@ -156,6 +191,13 @@ def renamed(one: Instruction, names: Mapping[int, int]) -> Instruction:
     for k in OPERATIONS[one.op].ids(one.operands):
         operands[k] = names.get(operands[k], operands[k])
     return replace(one, result=names.get(one.result, one.result), operands=tuple(operands))
+
+
+def _moved(one: Instruction, caller: Location | None) -> Instruction:
+    """Return an instruction of a function that is inlined at a call."""
+    if caller is None or one.location is None:
+        return one
+    return replace(one, location=one.location.inside(caller))
 
 
 def _relabeled(one: Instruction, names: Mapping[int, int]) -> Instruction:

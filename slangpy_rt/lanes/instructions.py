@@ -18,7 +18,7 @@ from slangpy_rt.lanes.numbers import Numbers, each
 from slangpy_rt.lanes.opcodes import OPERATIONS, name_of
 from slangpy_rt.lanes.places import Place, Places, flat
 from slangpy_rt.lanes.scopes import Program
-from slangpy_rt.lanes.shapes import Shapes
+from slangpy_rt.lanes.shapes import UNIFORM, Shapes
 from slangpy_rt.lanes.text import SIZES, Value, number
 from slangpy_rt.lanes.threads import Threads
 from slangpy_rt.lanes.uniform import Facts
@@ -41,7 +41,7 @@ _COMPARED = {
 }  # fmt: skip
 _CONVERTED = {"ConvertSToF": "sitofp", "ConvertUToF": "uitofp"}
 _CHAINS = ("AccessChain", "InBoundsAccessChain", "PtrAccessChain", "InBoundsPtrAccessChain")
-_SKIPPED = ("MemoryBarrier", "Name", "NoLine")
+_SKIPPED = ("MemoryBarrier", "Name", "NoLine", "Nop")
 # GLSL.std.450 by number: intrinsics of LLVM, and functions of ``functions``.
 _INTRINSICS = {
     1: "roundeven", 2: "roundeven", 3: "trunc", 4: "fabs", 8: "floor", 9: "ceil", 31: "sqrt", 37: "minnum",
@@ -79,6 +79,8 @@ class Instructions:
                 self._store(one, mask, exposed)
             elif name == "AtomicStore":
                 self.places.store(self.place(one.operands[0]), self.use(one.operands[3]), mask)
+            elif name == "Nop" and self.text.place:
+                self.text.emit(f"store volatile i8 0, ptr {self.text.cell('i8')}")  # code of this line
             elif name in _SKIPPED or one.result in self.variables.paths:
                 pass
             elif one.result:
@@ -97,6 +99,8 @@ class Instructions:
         if isinstance(value, Place):
             return value
         assert isinstance(value, Value)
+        if self.text.width == 1 and value.shape.vector:
+            return Value(value.type, self.text.lane(value.type, value.text, "0"), UNIFORM)
         if isinstance(shapes, tuple) or (value.shape.vector and not shapes.vector):
             raise UnsupportedKernel("a value whose lanes differ where the analysis found none (a fault here)")
         return self.text.as_shape(value, shapes)

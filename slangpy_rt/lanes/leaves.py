@@ -14,7 +14,7 @@ from slangpy_rt.lanes.text import SIZES, Value, number
 from slangpy_rt.lanes.uniform import Facts
 from slangpy_rt.lanes.variables import Leaf, Variables
 
-_LINE = 64  # bytes to which frames are aligned
+_LINE = 64  # bytes to which cells in frames are aligned, or to the size of W numbers where that is less
 
 
 class Leaves:
@@ -34,13 +34,11 @@ class Leaves:
             return [self.read(variable, (*indices, k), part, mask) for k, part in enumerate(parts)]
         leaf, index = self._find(variable, indices)
         shape, cell = self._shape(leaf), self._cell(leaf)
-        stored = _stored_type(leaf)
         if index is not None and not index.shape.uniform:
-            found = Value(stored, self.places.gather(stored, self._pointers(leaf, cell, index), mask), ANY)
-        else:
-            item = self._item(leaf)
-            found = Value(stored, self.text.let(f"load {item}, ptr {self._element(item, cell, index)}"), shape)
-        return found if stored == leaf.type else self.numbers.compare("icmp ne", found, number(stored, 0))
+            found = self.places.gather(self._memory(leaf), self._pointers(leaf, cell, index), mask)
+            return self._narrowed(leaf, found, ANY)
+        item = self._item(leaf)
+        return self._narrowed(leaf, self.text.let(f"load {item}, ptr {self._element(item, cell, index)}"), shape)
 
     def write(
         self, variable: int, indices: tuple[int | Value, ...], value: object, exposed: int, mask: str | None
@@ -52,17 +50,16 @@ class Leaves:
             return
         assert isinstance(value, Value)
         leaf, index = self._find(variable, indices)
-        shape, cell, item, stored = self._shape(leaf), self._cell(leaf), self._item(leaf), _stored_type(leaf)
-        if stored != leaf.type:
-            value = self.numbers.resize(value, stored, False)
+        shape, cell, item = self._shape(leaf), self._cell(leaf), self._item(leaf)
         if not shape.vector:
             if value.shape.vector or value.shape.step != shape.step:
                 raise UnsupportedKernel("a variable whose lanes differ where the analysis found none (a fault here)")
-            self.text.emit(f"store {item} {value.text}, ptr {self._element(item, cell, index)}")
+            found = self._widened(leaf, value.text, leaf.type)
+            self.text.emit(f"store {item} {found}, ptr {self._element(item, cell, index)}")
             return
-        vector = self.text.vector(value)
+        vector = self._widened(leaf, self.text.vector(value), self.text.whole(leaf.type))
         if index is not None and not index.shape.uniform:
-            self.places.scatter(stored, vector, self._pointers(leaf, cell, index), mask)
+            self.places.scatter(self._memory(leaf), vector, self._pointers(leaf, cell, index), mask)
             return
         place = self._element(item, cell, index)
         if mask is not None and exposed >> leaf.bit & 1:
@@ -84,7 +81,8 @@ class Leaves:
         """Return the place in the frame where a cell is saved."""
         if cell not in self.frame:
             self.frame[cell] = self.frame_bytes
-            self.frame_bytes += -(-size // _LINE) * _LINE
+            line = min(_LINE, 8 * self.text.width)
+            self.frame_bytes += -(-size // line) * line
         return self.frame[cell]
 
     def _find(self, variable: int, indices: tuple[int | Value, ...]) -> tuple[Leaf, Value | None]:
@@ -103,8 +101,25 @@ class Leaves:
         return self.facts.leaf.get(leaf.bit, UNIFORM)
 
     def _item(self, leaf: Leaf) -> str:
-        stored = _stored_type(leaf)
-        return self.text.whole(stored) if self._shape(leaf).vector else stored
+        type_ = self._memory(leaf)
+        return self.text.whole(type_) if self._shape(leaf).vector else type_
+
+    def _memory(self, leaf: Leaf) -> str:
+        """Return the LLVM type of a number in memory: bits have no addresses, so arrays of bool have bytes."""
+        return "i8" if leaf.type == "i1" and leaf.count > 1 else leaf.type
+
+    def _widened(self, leaf: Leaf, text: str, type_: str) -> str:
+        """Return a number as it lies in memory."""
+        return (
+            text if self._memory(leaf) == leaf.type else self.text.let(f"zext {type_} {text} to {self._item(leaf)}")
+        )
+
+    def _narrowed(self, leaf: Leaf, text: str, shape: Shape) -> Value:
+        """Return a number from memory."""
+        if self._memory(leaf) != leaf.type:
+            whole, narrow = ("i8", leaf.type) if not shape.vector else map(self.text.whole, ("i8", leaf.type))
+            text = self.text.let(f"trunc {whole} {text} to {narrow}")
+        return Value(leaf.type, text, shape)
 
     def _cell(self, leaf: Leaf) -> str:
         if leaf.bit not in self.cells:
@@ -114,7 +129,7 @@ class Leaves:
             elif self.barriers:
                 lanes = self.text.width if self._shape(leaf).vector else 1
                 name = f"%{self.text.name()}"
-                at = self.frame_place(name, SIZES[_stored_type(leaf)] * lanes * leaf.count)
+                at = self.frame_place(name, SIZES[leaf.type] * lanes * leaf.count)
                 self.text.entry.append(f"  {name} = getelementptr i8, ptr %frame, i64 {at}")
                 self.cells[leaf.bit] = name
             else:
@@ -130,9 +145,4 @@ class Leaves:
             index = self.numbers.multiply(index, number("i64", self.text.width))
             index = self.numbers.add(index, Value("i64", "0", Shape(Kind.EXACT, 1)))
         whole = self.text.whole("i64")
-        return self.text.let(f"getelementptr {_stored_type(leaf)}, ptr {cell}, {whole} {self.text.vector(index)}")
-
-
-def _stored_type(leaf: Leaf) -> str:
-    """Return the type of a leaf's numbers in memory: LLVM packs vectors of i1, whose elements have no address."""
-    return "i8" if leaf.type == "i1" and leaf.count > 1 else leaf.type
+        return self.text.let(f"getelementptr {self._memory(leaf)}, ptr {cell}, {whole} {self.text.vector(index)}")

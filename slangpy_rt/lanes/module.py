@@ -10,6 +10,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from slangpy_rt.lanes.debug_info import DEBUG_INFO, DebugInfo, DebugReader, Location
 from slangpy_rt.lanes.errors import UnsupportedKernel
 from slangpy_rt.lanes.opcodes import CODE, OPERATIONS, name_of
 
@@ -58,18 +59,26 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction: number, id of the type and of the result (0 if it has none), other operands, Slang line."""
+    """An instruction: number, id of the type and of the result (0 if it has none), other operands, Slang line.
+
+    `location` has function and file too, in modules with debug information.
+    """
 
     op: int
     type: int
     result: int
     operands: tuple[int, ...]
     line: int = 0
+    location: Location | None = None
 
     @property
     def used(self) -> list[int]:
         """The ids among the operands."""
         return [self.operands[k] for k in OPERATIONS[self.op].ids(self.operands)]
+
+    def beside(self, name: str, operands: tuple[int, ...], type_: int = 0, result: int = 0) -> Instruction:
+        """Return another instruction, by name, for the same place of the Slang text."""
+        return Instruction(CODE[name], type_, result, operands, self.line, self.location)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +92,16 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function: its result type, parameters, variables (id to type of the value) and blocks, the first first."""
+    """A function: its result type, parameters, variables (id to type of the value) and blocks, the first first.
+
+    `declared` has the ids of variables with a name in the Slang text, each with that of its debug information.
+    """
 
     type: int
     parameters: tuple[int, ...]
     variables: Mapping[int, int]
     blocks: Mapping[int, Block]
+    declared: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +130,10 @@ class Module:
         Threads of a group.
     bound : int
         A number above all ids.
+    debug : DebugInfo or None
+        Names and places in the Slang text, if the module has them.
+    names : mapping
+        Names of struct types and, by id and member, of their members.
     """
 
     types: Mapping[int, Type]
@@ -133,13 +150,15 @@ class Module:
     entry: int
     size: tuple[int, int, int]
     bound: int
+    debug: DebugInfo | None = None
+    names: Mapping[int | tuple[int, int], str] = field(default_factory=dict)
 
     @property
     def waves(self) -> bool:
         """Whether threads exchange values in waves, or ask for their place in one."""
         blocks = (block for function in self.functions.values() for block in function.blocks.values())
         names = (name_of(one.op) for block in blocks for one in block.body)
-        used = any(name.startswith(("GroupNonUniform", "Subgroup")) for name in names)
+        used = any(name.startswith(("OpGroupNonUniform", "OpSubgroup")) for name in names)
         return used or not _WAVE_BUILTINS.isdisjoint(self.builtins.values())
 
     def parts(self, id_: int) -> tuple[int, ...]:
@@ -212,6 +231,8 @@ class _Reader:
     strings: dict[int, str] = field(default_factory=dict)
     entry: int = 0
     size: tuple[int, int, int] = (1, 1, 1)
+    names: dict[int | tuple[int, int], str] = field(default_factory=dict)
+    debug: DebugReader = field(default_factory=DebugReader)
 
     def read(self, one: Instruction) -> None:
         """Take an instruction from outside of functions."""
@@ -227,6 +248,8 @@ class _Reader:
             self.type_of[id_] = one.type
         elif name == "ExtInstImport":
             self.sets[id_] = _string(rest)
+        elif name == "ExtInst":
+            self.debug.read(id_, rest[1], rest[2:], self.strings, self.constants)
         elif name == "String":
             self.strings[id_] = _string(rest)
         elif name == "EntryPoint":
@@ -316,30 +339,43 @@ def parse(code: bytes) -> Module:
             raise UnsupportedKernel(name_of(op), line)
         head = len(OPERATIONS[op].head)
         rest = words[at + 1 : at + length]
-        one = Instruction(op, rest[0] if head == 2 else 0, rest[head - 1] if head else 0, tuple(rest[head:]), line)
+        one = Instruction(
+            op, rest[0] if head == 2 else 0, rest[head - 1] if head else 0, tuple(rest[head:]), line,
+            reader.debug.location,
+        )  # fmt: skip
         at += length
         name = OPERATIONS[op].name
         if one.type and one.result:
             reader.type_of[one.result] = one.type
         if name == "Line":
             line = one.operands[1]
-        elif name in ("NoLine", "Name", "MemberName"):
+        elif name == "Name":
+            reader.names[one.operands[0]] = _string(one.operands[1:])
+        elif name == "MemberName":
+            reader.names[one.operands[0], one.operands[1]] = _string(one.operands[2:])
+        elif name == "NoLine":
             pass
         elif name == "Function":
             function, parameters, variables, blocks = one, [], {}, {}
         elif function is None:
             reader.read(one)
+        elif name == "ExtInst" and reader.sets[one.operands[0]] == DEBUG_INFO:
+            reader.debug.place(one.operands[1], one.operands[2:], function.result, reader.constants)
+            line = reader.debug.line
         elif name == "FunctionParameter":
             parameters.append(one.result)
         elif name == "FunctionEnd":
-            reader.functions[function.result] = Function(function.type, tuple(parameters), variables, blocks)
+            reader.functions[function.result] = Function(
+                function.type, tuple(parameters), variables, blocks, reader.debug.taken()
+            )  # fmt: skip
             function = None
         elif name == "Label":
             label, body, merge = one.result, [], None
+            reader.debug.begin()
         elif name == "Variable":
             variables[one.result] = reader.types[one.type].element
             if len(one.operands) > 1:
-                body.append(Instruction(CODE["Store"], 0, 0, (one.result, one.operands[1]), line))
+                body.append(one.beside("Store", (one.result, one.operands[1])))
         elif name in ("LoopMerge", "SelectionMerge"):
             merge = one
         elif name in ("Branch", "BranchConditional", "Switch", "Return", "ReturnValue", "Unreachable"):
@@ -349,12 +385,12 @@ def parse(code: bytes) -> Module:
             blocks[label] = Block(tuple(body), merge, one)
         else:
             body.append(one)
-    if unknown := set(reader.sets.values()) - {_GLSL, _PRINT}:
+    if unknown := set(reader.sets.values()) - {_GLSL, _PRINT, DEBUG_INFO}:
         raise UnsupportedKernel(f"instructions of {min(unknown)}")
     return Module(
         reader.types, reader.constants, reader.functions, reader.variables, reader.builtins, reader.strides,
         reader.offsets, frozenset(reader.exact), reader.type_of, reader.sets, reader.strings, reader.entry,
-        reader.size, words[3],
+        reader.size, words[3], reader.debug.found(), reader.names,
     )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ class Operation:
 
 
 _TABLE = """
-1 Undef tr ,3 Source - L,4 SourceExtension - L,5 Name - lL,6 MemberName - lL,7 String r L,8 Line - ill
+0 Nop -,1 Undef tr ,3 Source - L,4 SourceExtension - L,5 Name - lL,6 MemberName - lL,7 String r L,8 Line - ill
 10 Extension - L,11 ExtInstImport r L,12 ExtInst tr ilI,14 MemoryModel - ll,15 EntryPoint - liL,16 ExecutionMode - ilL
 17 Capability - l,19 TypeVoid r,20 TypeBool r,21 TypeInt r ll,22 TypeFloat r lL,23 TypeVector r il
 24 TypeMatrix r il,28 TypeArray r ii,29 TypeRuntimeArray r i,30 TypeStruct r I,32 TypePointer r li

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from slangpy_rt.lanes.debug_info import Location
 from slangpy_rt.lanes.flow import (
     Barrier,
     Case,
@@ -62,6 +63,7 @@ class _Scoping:
         self.scope: tuple[int, ...] = ()
         self.names: list[dict[int, int]] = [{}]
         self.scopes = 0
+        self.location: Location | None = None
 
     def sequence(self, nodes: Sequence) -> Sequence:
         """Return the nodes of a new scope, rewritten."""
@@ -128,13 +130,14 @@ class _Scoping:
             names.clear()
 
     def _instruction(self, one: Instruction, code: list[Instruction]) -> None:
+        self.location = one.location
         names = {id_: found for id_ in one.used if (found := self._use(id_, code)) != id_}
         made = renamed(one, names) if names else one
         code.append(made)
         if one.result:
             self.home[one.result], self.made_by[one.result] = self.scope, one
             if one.result in self.variables:
-                store = Instruction(CODE["Store"], 0, 0, (self.variables[one.result], one.result), one.line)
+                store = one.beside("Store", (self.variables[one.result], one.result))
                 code.append(store)
 
     def _use(self, id_: int, code: list[Instruction]) -> int:
@@ -151,10 +154,11 @@ class _Scoping:
         self.type_of[new] = made_by.type
         if self._again(made_by):
             names = {other: self._use(other, code) for other in made_by.used}
-            code.append(replace(renamed(made_by, names), result=new))
+            code.append(replace(renamed(made_by, names), result=new, location=self.location))
         else:
             self.escaping.add(id_)
-            code.append(Instruction(CODE["Load"], made_by.type, new, (self.variables.get(id_, 0),), made_by.line))
+            load = made_by.beside("Load", (self.variables.get(id_, 0),), made_by.type, new)
+            code.append(replace(load, location=self.location))
         self.names[-1][id_] = new
         return new
 

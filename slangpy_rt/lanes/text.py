@@ -37,14 +37,21 @@ class Text:
     ----------
     width : int
         Lanes of a vector.
+
+    Attributes
+    ----------
+    place : str
+        What follows each line that is added: the place in the Slang text, for debuggers.
     """
 
     def __init__(self, width: int) -> None:
         self.width = width
+        self.place = ""
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.declared: set[str] = set()
         self._names = 0
+        self._places: dict[str, str] = {}
 
     # Lines
 
@@ -53,18 +60,25 @@ class Text:
         self._names += 1
         return f"v{self._names}"
 
+    def label(self) -> str:
+        """Return the name of a block, which begins with the present place."""
+        found = self.name()
+        self._places[found] = self.place
+        return found
+
     def emit(self, line: str) -> None:
-        self.lines.append("  " + line)
+        self.lines.append(f"  {line}{self.place}")
 
     def let(self, text: str) -> str:
         """Add an instruction with a result; return the result's name."""
         name = f"%{self.name()}"
-        self.lines.append(f"  {name} = {text}")
+        self.lines.append(f"  {name} = {text}{self.place}")
         return name
 
     def put(self, label: str) -> None:
         """Begin a block."""
         self.lines.append(f"{label}:")
+        self.place = self._places.get(label, self.place)
 
     def jump(self, label: str) -> None:
         self.emit(f"br label %{label}")

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slangpy_rt.lanes.debug_text import DebugSettings, DebugText
 from slangpy_rt.lanes.errors import UnsupportedKernel
 from slangpy_rt.lanes.flow import tree_of
 from slangpy_rt.lanes.functions import table
 from slangpy_rt.lanes.inline import inlined
 from slangpy_rt.lanes.liveness import liveness_of
-from slangpy_rt.lanes.module import GROUP, parse
+from slangpy_rt.lanes.module import GROUP, Module, parse
 from slangpy_rt.lanes.scopes import scoped
 from slangpy_rt.lanes.text import SIZES
 from slangpy_rt.lanes.uniform import analyzed
@@ -56,7 +57,10 @@ class LaneKernel:
     barriers: int
 
 
-def translate(code: bytes, width: int | None = None, *, widest: int = 32, contract: bool = True) -> LaneKernel:
+def translate(
+    code: bytes, width: int | None = None, *, widest: int = 32, contract: bool = True,
+    debug: DebugSettings | None = None,
+) -> LaneKernel:  # fmt: skip
     """Translate a compute kernel.
 
     Parameters
@@ -64,12 +68,15 @@ def translate(code: bytes, width: int | None = None, *, widest: int = 32, contra
     code : bytes
         SPIR-V with one entry point.
     width : int, optional
-        Threads in the lanes of a vector: a power of two, 4 to 32. It is also the number of lanes of a wave. By
-        default it is `WAVE` for kernels that use waves, and otherwise the one that suits the group's size.
+        Threads in the lanes of a vector: 1, or a power of two, 4 to 32. It is also the number of lanes of a wave. By
+        default it is `WAVE` for kernels that use waves, and otherwise the one that suits the group's size, or 1 for
+        a debugger.
     widest : int
         The largest width that is chosen for a kernel without waves.
     contract : bool
         Whether a product and a sum may be rounded once, where SPIR-V allows it.
+    debug : DebugSettings, optional
+        Keep variables in memory and tell places and variables of the Slang text, if the module has them.
 
     Raises
     ------
@@ -78,21 +85,28 @@ def translate(code: bytes, width: int | None = None, *, widest: int = 32, contra
     """
     module = parse(code)
     if width is None:
-        width = WAVE if module.waves else _width_for(module.size, widest)
-    if width not in (4, 8, 16, 32):
-        raise ValueError(f"translate: expected a width of 4, 8, 16 or 32, got {width}.")
+        width = WAVE if module.waves else 1 if debug else _width_for(module.size, widest)
+    if width not in (1, 4, 8, 16, 32):
+        raise ValueError(f"translate: expected a width of 1, 4, 8, 16 or 32, got {width}.")
     steps = -(-module.size[0] * module.size[1] * module.size[2] // width)
     body = inlined(module)
     program = scoped(body, tree_of(body), barriers=steps > 1)
     variables = variables_of(program)
-    facts = analyzed(program, variables, liveness_of(program, variables), width)
+    shown, spread = _shown(module, debug, width), frozenset[int]()
+    if shown and width > 1:
+        spread = frozenset(variable for variable, _, _ in body.declared)
+    facts = analyzed(program, variables, liveness_of(program, variables), width, spread)
     shared, end = {}, 0
     for id_, (type_, space, _) in module.variables.items():
         if space == GROUP:
             shared[id_] = end
             end += _rounded(module.nbytes(type_))
-    writer = Writer(program, variables, facts, shared, width, contract)
+    writer = Writer(program, variables, facts, shared, width, contract, shown)
     step = writer.write()
+    if shown and end + writer.leaves.frame_bytes * steps > _MOST_STACK:  # keep what is needed alone
+        shown = _shown(module, debug, width)
+        writer = Writer(program, variables, facts, shared, width, contract, shown, keeps=False)
+        step = writer.write()
     frame = writer.leaves.frame_bytes
     if end + frame * steps > _MOST_STACK:
         raise UnsupportedKernel(f"{end + frame * steps} bytes of group memory and of variables saved at barriers")
@@ -101,6 +115,8 @@ def translate(code: bytes, width: int | None = None, *, widest: int = 32, contra
     if arrays > _MOST_STACK:
         raise UnsupportedKernel(f"arrays of {arrays} bytes in the variables of {width} threads")
     parts = [step, _run(steps, end, frame, bool(writer.resumes)), *sorted(writer.text.declared), _ATTRIBUTES]
+    if shown:
+        parts.append(shown.lines())
     if writer.functions.table:
         parts.insert(0, table())
     return LaneKernel("\n".join(parts) + "\n", width, module.size, end, frame * steps, len(writer.resumes))
@@ -109,6 +125,13 @@ def translate(code: bytes, width: int | None = None, *, widest: int = 32, contra
 def _array_bytes(variables: Variables) -> int:
     """Return the bytes of the arrays of a thread, as if no two threads shared one."""
     return sum(SIZES[leaf.type] * leaf.count for leaf in variables.leaves.values() if leaf.count > 1)
+
+
+def _shown(module: Module, debug: DebugSettings | None, width: int) -> DebugText | None:
+    """Return what a debugger shows of a kernel, if it is for one and has debug information."""
+    if debug is None or module.debug is None or module.entry not in module.debug.defined:
+        return None
+    return DebugText(module, module.debug, module.debug.defined[module.entry], debug, width)
 
 
 def _width_for(size: tuple[int, int, int], widest: int) -> int:

@@ -139,8 +139,10 @@ class Facts:
 class _Analysis:
     """The facts while they grow."""
 
-    def __init__(self, program: Program, variables: Variables, live: Liveness, width: int) -> None:
-        self.program, self.variables, self.width = program, variables, width
+    def __init__(
+        self, program: Program, variables: Variables, live: Liveness, width: int, spread: frozenset[int]
+    ) -> None:  # fmt: skip
+        self.program, self.variables, self.width, self.spread = program, variables, width, spread
         self.module, self.type_of = program.body.module, program.body.type_of
         self.changed = True
         self.leaf: dict[int, Shape] = {}
@@ -233,6 +235,8 @@ class _Analysis:
             self._store(one, region)
         elif one.result:
             found = self._result(name, one)
+            if self.width == 1:
+                found = _alone(found)
             if self.value.get(one.result) != found:
                 self.value[one.result] = found
                 self.changed = True
@@ -255,6 +259,8 @@ class _Analysis:
                 return
             leaf, _ = self.variables.find(variable, indices)
             old = self.leaf.get(leaf.bit)
+            if leaf.variable in self.spread:
+                shapes = ANY
             new = ANY if scattered or region.exposed >> leaf.bit & 1 else shapes
             new = new if old is None else joined(old, new)
             if leaf.count > 1 and new.vector:
@@ -401,9 +407,14 @@ class _Analysis:
         return self._filled(one.type, UNIFORM if reduces else ANY)
 
 
-def analyzed(program: Program, variables: Variables, live: Liveness, width: int) -> Facts:
-    """Return the facts of a program that runs `width` threads in lanes."""
-    return _Analysis(program, variables, live, width).run()
+def analyzed(
+    program: Program, variables: Variables, live: Liveness, width: int, spread: frozenset[int] = frozenset()
+) -> Facts:
+    """Return the facts of a program that runs `width` threads in lanes.
+
+    The variables in `spread` have a number for each lane, whatever is stored to them.
+    """
+    return _Analysis(program, variables, live, width, spread).run()
 
 
 def builtin_shapes(size: tuple[int, int, int], number: int, width: int) -> Shapes:
@@ -428,6 +439,11 @@ def _line(size: tuple[int, int, int], width: int, most: int = 0) -> Shape:
     if size[1] == size[2] == 1:
         return Shape(Kind.EXACT, 1, (most or size[0]) + width - 1)
     return ANY
+
+
+def _alone(shapes: Shapes) -> Shapes:
+    """Return the shapes of a value where there is one lane."""
+    return tuple(map(_alone, shapes)) if isinstance(shapes, tuple) else UNIFORM
 
 
 def _inserted(whole: Shapes, part: Shapes, path: tuple[int, ...]) -> Shapes:

@@ -13,6 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from slangpy_rt.lanes.debug_leaves import DebugLeaves
+from slangpy_rt.lanes.debug_text import DebugText
+from slangpy_rt.lanes.empty_blocks import without_empty_blocks
 from slangpy_rt.lanes.flow import (
     Barrier,
     Code,
@@ -66,14 +69,16 @@ class Writer:
 
     def __init__(
         self, program: Program, variables: Variables, facts: Facts, shared: Mapping[int, int], width: int,
-        contract: bool,
+        contract: bool, debug: DebugText | None = None, keeps: bool = True,
     ) -> None:  # fmt: skip
+        self.debug = debug
         self.program, self.facts, self.live = program, facts, facts.live
         self.text = Text(width)
         numbers = Numbers(self.text, contract)
         self.threads = Threads(numbers, program.body.module.size)
         self.functions = Functions(numbers)
-        self.leaves = Leaves(variables, facts, numbers, Places(program.body.module, numbers), program.barriers)
+        memory = variables, facts, numbers, Places(program.body.module, numbers), program.barriers
+        self.leaves = DebugLeaves(*memory, debug, program.body, keeps) if debug else Leaves(*memory)
         self.instructions = Instructions(program, variables, facts, self.leaves, self.functions, self.threads, shared)
         self.targets: dict[int, Target] = {}
         self.open: list[str] = []
@@ -85,19 +90,26 @@ class Writer:
 
     def write(self) -> str:
         """Return the text of the function; it returns the barrier at which the threads wait, or 0 at the end."""
-        over = self.text.name()
+        over = self.text.label()
         self.targets[0] = Target(over, None)
         end = self._sequence(self.program.tree, self.threads.mask(), OUTSIDE)
         if end.reached:
             self.text.jump(over)
         self.text.put(over)
         arms = " ".join(f"i32 {k}, label %resume{k}" for k in self.resumes)
+        records = self.leaves.records if isinstance(self.leaves, DebugLeaves) else []
+        attached, place = "", ""
+        if self.debug:
+            attached, place = f" {self.debug.attachment()}", self.debug.place(self.debug.root) or ""
         start = f"  switch i32 %state, label %start [ {arms} ]" if self.resumes else "  br label %start"
+        lines = [start, "start:", *self.text.lines, f"  ret i32 0{place}"]
+        if self.debug:
+            lines = without_empty_blocks(lines)
         return "\n".join(
             [
                 "define internal i32 @step(ptr noalias %push, i32 %gx, i32 %gy, i32 %gz, i32 %nx, i32 %ny, i32 %nz, "
-                "i32 %step, ptr noalias %shared, ptr noalias %frame, i32 %state) #0 {",
-                "entry:", *self.text.entry, start, "start:", *self.text.lines, "  ret i32 0", "}",
+                f"i32 %step, ptr noalias %shared, ptr noalias %frame, i32 %state) #0{attached} {{",
+                "entry:", *self.text.entry, *records, *lines, "}",
             ]
         )  # fmt: skip
 
@@ -116,6 +128,8 @@ class Writer:
         for k, node in enumerate(nodes):
             if isinstance(node, Code):
                 for one in node.instructions:
+                    if self.debug and one.location:
+                        self.text.place = self.debug.place(one.location) or self.text.place
                     self.instructions.write(one, mask, region.exposed)
                 continue
             if isinstance(node, Leave):
@@ -139,7 +153,7 @@ class Writer:
         left = self.text.cell(self.mask_type, _NONE)
         if waits := self._waits(nodes):
             self.open.append(left)
-        inside, done = self.text.name(), self.text.name()
+        inside, done = self.text.label(), self.text.label()
         self.text.branch(self.text.any(mask), inside, done)
         self.text.put(inside)
         end = self._sequence(nodes, mask, region)
@@ -193,7 +207,7 @@ class Writer:
     def _selection(self, node: Selection, mask: str | None, region: Region) -> End:
         """Write an if whose condition is the same for all lanes."""
         text, after = self.text, self._after(node)
-        labels, done, reached = (text.name(), text.name()), text.name(), False
+        labels, done, reached = (text.label(), text.label()), text.label(), False
         kept = self._kept(node, mask)
         text.branch(self.instructions.scalar(node.condition).text, *labels)
         for label, side, inner in zip(labels, node.sides, self.facts.sides(node, region), strict=True):
@@ -221,7 +235,7 @@ class Writer:
                 if after:
                     self._collect(after, now)
                 continue
-            inside, done = text.name(), text.name()
+            inside, done = text.label(), text.label()
             if self._cheap(side):
                 text.jump(inside)
             else:
@@ -243,7 +257,7 @@ class Writer:
         side, inner = node.sides[long], self.facts.sides(node, region)[long]
         bits = text.bits(self.instructions.scalar(node.condition).text)
         every = text.let(f"icmp eq i{text.width} {bits}, {0 if long else -1}")
-        whole, some, done = text.name(), text.name(), text.name()
+        whole, some, done = text.label(), text.label(), text.label()
         text.branch(every, whole, some, likely=True)
         text.put(whole)
         end = self._sequence(side, None, inner)
@@ -263,11 +277,11 @@ class Writer:
         text, waits = self.text, self._waits((node,))
         body, step = self.facts.sides(node, region)
         divides = node.key in self.facts.divergent
-        after, head = self._after(node), text.name()
+        after, head = self._after(node), text.label()
         lanes = self._opened(mask) if divides or (waits and mask is not None) else None
         again = (self._opened(_NONE) if waits else text.cell(self.mask_type)) if divides else None
-        self.targets[node.key] = Target(text.name(), after)
-        self.targets[node.again] = Target(text.name(), again)
+        self.targets[node.key] = Target(text.label(), after)
+        self.targets[node.again] = Target(text.label(), again)
         leave, latch = self.targets[node.key].label, self.targets[node.again].label
         self.loops += 1
         text.jump(head)
@@ -281,7 +295,7 @@ class Writer:
         text.put(latch)
         now = self._loaded(again) if again else self._loaded(lanes) if lanes else mask
         if divides:
-            stays = text.name()
+            stays = text.label()
             text.branch(text.any(now), stays, leave)
             text.put(stays)
         end = self._sequence(node.step, now, step)
@@ -301,12 +315,12 @@ class Writer:
     def _switch(self, node: Switch, mask: str | None, region: Region) -> End:
         """Write a switch over a number that is the same for all lanes, or a scope that can be left."""
         text, after = self.text, self._after(node)
-        done = text.name()
+        done = text.label()
         self.targets[node.key] = Target(done, after)
         kept = self._kept(node, mask)
         # The lanes that a case brings along which runs into the next one.
         through = self._opened(mask) if after else None
-        labels = [text.name() for _ in node.cases]
+        labels = [text.label() for _ in node.cases]
         default = next((label for label, case in zip(labels, node.cases, strict=True) if None in case.numbers), done)
         if node.selector:
             value = self.instructions.scalar(node.selector)
@@ -315,7 +329,7 @@ class Writer:
                 for label, case in zip(labels, node.cases, strict=True) for k in case.numbers if k is not None
             )  # fmt: skip
             if after and default == done:  # lanes may go past the switch
-                default = text.name()
+                default = text.label()
             text.emit(f"switch {value.type} {value.text}, label %{default} [ {arms} ]")
             if default not in (*labels, done):
                 text.put(default)
@@ -361,7 +375,7 @@ class Writer:
             if None in case.numbers:
                 found = hits[k]
                 hits[k] = rest if found is None else text.let(f"or {self.mask_type} {found}, {text.mask(rest)}")
-        self.targets[node.key] = Target(text.name(), after)
+        self.targets[node.key] = Target(text.label(), after)
         if after and not any(None in case.numbers for case in node.cases):
             self._collect(after, rest)
         waits = self._waits((node,))
@@ -374,7 +388,7 @@ class Writer:
             if k and node.cases[k - 1].falls:
                 now = text.let(f"or {self.mask_type} {text.mask(now)}, {self._loaded(through)}")
             self._keep(through, _NONE)
-            inside, done = text.name(), text.name()
+            inside, done = text.label(), text.label()
             text.branch(text.any(now), inside, done)
             text.put(inside)
             end = self._sequence(case.body, now, regions[k])

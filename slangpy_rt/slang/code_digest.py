@@ -23,7 +23,7 @@ _SUFFIXES = (".py", ".pyc", ".slang", ".hpp")
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """Return the digest of the files of ``slang``, ``core``, the code generator and ``shaders``.
+    """Return the digest of ``slang``, ``core``, ``lanes``, ``backends/cpu``, the code generator and ``shaders``.
 
     Reading the files takes 2.5 ms in each process; their names, sizes, times and inodes take 0.6 ms, and the cache
     holds the digest under these. Every edit, installation or restored backup changes at least one of them, because
@@ -71,7 +71,8 @@ def _folders() -> list[Path]:
     package = Path(__file__).parents[1]
     # In a wheel the code generator lies beside the package, in a checkout in a folder of its own.
     beside = (package.parent / "slangpy_rt_codegen", package.parent / "codegen" / "slangpy_rt_codegen")
-    return [package / "slang", package / "core", *filter(Path.is_dir, beside), Path(shader_directory())]
+    own = [package / "slang", package / "core", package / "lanes", package / "backends" / "cpu"]
+    return [*own, *filter(Path.is_dir, beside), Path(shader_directory())]
 
 
 def _files(folders: list[Path]) -> Iterator[tuple[str, os.DirEntry[str]]]:

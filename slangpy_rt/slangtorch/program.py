@@ -87,7 +87,7 @@ class Program:
         self.prelude = "".join(f"{line}\n" for line in prelude)
 
     def source_on(self, device: Device, target: Target | None = None) -> Source:
-        """Return the module as a device compiles it, by default for its kernels without thread groups.
+        """Return the module as a device compiles it, by default for the device's target.
 
         Raises
         ------
@@ -104,8 +104,9 @@ class Program:
                         f"module '{name}': extraSlangFlags are not for {device!r}, which compiles by itself; leave "
                         "them out or use another device."
                     )
+                own = replace(target, flags=(*target.flags, *flags))
                 found = Source(
-                    device.cache, replace(target, flags=flags), name, path, text, (*folders, *device.include_paths),
+                    device.cache, own, name, path, text, (*folders, *device.include_paths),
                     self.defines, places=places, auto_import=SLANGTORCH,
                 )  # fmt: skip
                 _check(found)

@@ -15,10 +15,13 @@ import numpy as np
 
 from slangpy_rt.backends.cpu.llvm import LlvmCompiler, LoadedObject
 from slangpy_rt.core.target import Target
+from slangpy_rt.lanes.debug_text import DebugSettings
 from slangpy_rt.lanes.translate import LaneKernel, translate
 from slangpy_rt.slang.library import Library
 from slangpy_rt.slang.locate import shader_directory
 from slangpy_rt.slang.session import Session
+
+DEBUG = DebugSettings(lambda path: False, lambda source: source.path)
 
 
 class Kernels:
@@ -28,16 +31,18 @@ class Kernels:
     ----------
     text : str
         Slang.
+    flags : tuple of str
+        Options of Slang's command line.
     """
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, flags: tuple[str, ...] = ()) -> None:
+        self.text, self.flags = text, flags
         self._codes: dict[str, bytes] = {}
 
     def code(self, entry: str) -> bytes:
         """Return a kernel's SPIR-V."""
         if entry not in self._codes:
-            with _session() as session:
+            with _session(self.flags) as session:
                 self._codes[entry] = session.compile(self.text, "kernels", entry).code
         return self._codes[entry]
 
@@ -50,21 +55,23 @@ class Kernels:
 
 
 def run(
-    code: bytes, groups: tuple[int, int, int], *arguments: np.ndarray | int | float, width: int = 8,
-    contract: bool = True,
+    code: bytes, groups: tuple[int, int, int], *arguments: np.ndarray | int | float, width: int | None = 8,
+    contract: bool = True, debug: DebugSettings | None = None,
 ) -> LaneKernel:  # fmt: skip
-    """Run SPIR-V in lanes."""
-    kernel, loaded = compiled(code, width, contract)
+    """Run SPIR-V in lanes, compiled for a debugger if settings of one are given."""
+    kernel, loaded = compiled(code, width, contract, debug)
     push = ctypes.create_string_buffer(packed(arguments), 256)
     loaded.run(ctypes.addressof(push), 0, groups[0] * groups[1] * groups[2], *groups)
     return kernel
 
 
 @cache
-def compiled(code: bytes, width: int, contract: bool = True) -> tuple[LaneKernel, LoadedObject]:
+def compiled(
+    code: bytes, width: int | None, contract: bool = True, debug: DebugSettings | None = None
+) -> tuple[LaneKernel, LoadedObject]:
     """Return a kernel in lanes and its machine code."""
-    kernel = translate(code, width, contract=contract)
-    return kernel, compiler().load(compiler().compile(kernel.text))
+    kernel = translate(code, width, contract=contract, debug=debug)
+    return kernel, compiler().load(compiler().compile(kernel.text, debug is not None))
 
 
 @cache
@@ -87,6 +94,7 @@ def packed(arguments: tuple[np.ndarray | int | float, ...]) -> bytes:
 
 
 @contextmanager
-def _session() -> Iterator[Session]:
-    with closing(Session(Library(None), Target("spirv", "", "pointer"), (shader_directory(),))) as session:
+def _session(flags: tuple[str, ...]) -> Iterator[Session]:
+    target = Target("spirv", "", "pointer", flags=flags)
+    with closing(Session(Library(None), target, (shader_directory(),))) as session:
         yield session

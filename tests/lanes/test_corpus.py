@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from slangpy_rt.lanes.translate import translate
 from tests.depth import deep
 from tests.lanes._kernels import Kernels
 
@@ -396,3 +397,41 @@ def test_indices_that_wrap_between_lanes(width: int) -> None:
     wide = np.pad(a, 1)
     expected = sum(wide[y : y + n, x : x + n] for y in range(3) for x in range(3))
     np.testing.assert_allclose(b, expected, 1e-5)
+
+
+@pytest.mark.parametrize("width", [1, 4, 16])
+def test_arrays_of_bool_whose_index_differs(width: int) -> None:
+    """Bits have no addresses: every element has a byte for each lane."""
+    kernels = Kernels("""
+        [shader("compute")] [numthreads(32, 1, 1)]
+        void bools(uint3 thread : SV_DispatchThreadID, uniform int *b)
+        {
+            bool found[4];
+            for (int k = 0; k < 4; ++k)
+                found[k] = (thread.x >> k) % 2 == 1;
+            found[(thread.x + 1) % 4] = thread.x > 9;
+            int sum = 0;
+            for (int k = 0; k < 4; ++k)
+                sum += found[(thread.x + 3 * k) % 4] ? 1 << k : 0;
+            b[thread.x] = sum;
+        }
+    """)
+    b, expected = np.zeros(32, np.int32), []
+    kernels.run("bools", (1, 1, 1), b, width=width)
+    for t in range(32):
+        found = [(t >> k) % 2 == 1 for k in range(4)]
+        found[(t + 1) % 4] = t > 9
+        expected.append(sum(found[(t + 3 * k) % 4] << k for k in range(4)))
+    assert len(set(expected)) > 4
+    np.testing.assert_array_equal(b, expected)
+
+
+def test_waves_have_32_lanes_also_without_built_in_variables() -> None:
+    code = Kernels("""
+        [shader("compute")] [numthreads(64, 1, 1)]
+        void sums(uint3 thread : SV_DispatchThreadID, uniform float *b)
+        {
+            b[thread.x] = WaveActiveSum(b[thread.x]);
+        }
+    """).code("sums")
+    assert translate(code, widest=8).width == 32

@@ -1,14 +1,18 @@
-"""Random programs in lanes against an interpreter of SPIR-V: equal bits in vectors of 4, 8, 16 and 32 lanes."""
+"""Random programs in lanes against an interpreter of SPIR-V: equal bits in 1, 4, 8, 16 and 32 lanes.
+
+The same programs run as they are compiled for a debugger.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from slangpy_rt.backends.cpu.group_format import DEBUG_FLAGS
 from slangpy_rt.lanes.errors import UnsupportedKernel
 from tests.depth import one_in
 from tests.lanes._interpreter import interpret
-from tests.lanes._kernels import Kernels, packed, run
+from tests.lanes._kernels import DEBUG, Kernels, packed, run
 from tests.lanes._programs import Program
 
 pytest.importorskip("llvmlite")
@@ -38,7 +42,12 @@ def check(seed: int) -> None:
     start = np.random.default_rng(seed).integers(0, 1 << 32, GROUPS * program.threads, np.uint32)
     expected, totals = start.copy(), np.zeros(4, np.uint32)
     interpret(code, GROUPS, packed((expected, totals, 2)))
-    for width in (4, 8, 16, 32):
+    for width in (1, 4, 8, 16, 32):
         data, sums = start.copy(), np.zeros(4, np.uint32)
         run(code, (GROUPS, 1, 1), data, sums, 2, width=width)
         assert (data == expected).all() and (sums == totals).all(), f"width {width}:\n{program.text}"
+    code = Kernels(program.text, DEBUG_FLAGS).code("main_kernel")
+    for some in (1, 8):
+        data, sums = start.copy(), np.zeros(4, np.uint32)
+        run(code, (GROUPS, 1, 1), data, sums, 2, width=some, debug=DEBUG)
+        assert (data == expected).all() and (sums == totals).all(), f"debugger, width {some}:\n{program.text}"

@@ -21,7 +21,7 @@ from slangpy_rt.backends.base import Buffer, Dispatch, Kernel, Recording
 from slangpy_rt.backends.blocks import ALIGN, SizeClasses
 from slangpy_rt.backends.cpu.compile import compile_library, find_compiler, toolchain
 from slangpy_rt.backends.cpu.group_compiler import GroupCompiler
-from slangpy_rt.backends.cpu.group_format import MARK, SPIRV
+from slangpy_rt.backends.cpu.group_format import DEBUG_FLAGS, MARK, SPIRV
 from slangpy_rt.backends.cpu.images import CpuImages
 from slangpy_rt.backends.cpu.kernel import load
 from slangpy_rt.backends.cpu.llvm import llvmlite_identity
@@ -56,7 +56,7 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
     index : int
         0, since there is one such device.
     debug : bool
-        Without effect.
+        Whether kernels from SPIR-V are compiled for a debugger, one thread after the other.
     deterministic : bool
         Whether a launch has to be divided among threads in the same way each time.
 
@@ -79,7 +79,11 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
         if self._llvm:
             features |= {"group_shared", "wave"}
             groups = Caps(_MAX_GROUPS, _SCALARS, features | {"atomic_float"}, _WAVE)
+            # Neighbouring threads are the lanes of a vector, which loads their elements at once.
             self.target = replace(target_of("spirv", "spirv_1_5", "pointer", groups), lane_threads=True)
+            if debug:
+                self.target = replace(self.target, flags=DEBUG_FLAGS)
+                self._llvm += " for a debugger"
             self.range_target = ranges
         else:
             self.target = ranges
@@ -90,7 +94,7 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
         self.compilers = Path(command[0]).name, "the system's loader"
         cache = DiskCache.open(cache_directory(), CONFIG.cache_size)
         self._prepared = Prepared(cache)
-        self._groups = GroupCompiler(cache)
+        self._groups = GroupCompiler(cache, debug)
         self._threads = Threads(threads)
         self._deterministic = deterministic
         # Held during launches and copies, so that they run one after the other. Reentrant: a replay makes launches.

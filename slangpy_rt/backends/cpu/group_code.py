@@ -5,6 +5,7 @@ from __future__ import annotations
 from slangpy_rt.backends.cpu.group_format import HEAD_BYTES, MARK
 from slangpy_rt.backends.cpu.llvm import LlvmCompiler
 from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.lanes.debug_text import DebugSettings
 from slangpy_rt.lanes.errors import UnsupportedKernel
 from slangpy_rt.lanes.translate import translate
 
@@ -26,8 +27,8 @@ define void @run_groups(i64 %first, i64 %last, ptr %block) #1 {{
 _TEXTURES = ("OpTypeImage", "OpTypeSampler", "OpTypeSampledImage")
 
 
-def compile_groups(compiler: LlvmCompiler, code: bytes) -> bytes:
-    """Compile a kernel's SPIR-V to what ``load_groups`` loads.
+def compile_groups(compiler: LlvmCompiler, code: bytes, debug: DebugSettings | None = None) -> bytes:
+    """Compile a kernel's SPIR-V to what ``load_groups`` loads, for a debugger if settings of one are given.
 
     Raises
     ------
@@ -37,7 +38,7 @@ def compile_groups(compiler: LlvmCompiler, code: bytes) -> bytes:
         If LLVM refuses the text, which is a defect of slangpy_rt.
     """
     try:
-        kernel = translate(code, widest=compiler.widest)
+        kernel = translate(code, widest=compiler.widest, debug=debug)
     except UnsupportedKernel as error:
         what = "textures and samplers" if error.what in _TEXTURES else error
         raise UnsupportedError(
@@ -45,6 +46,6 @@ def compile_groups(compiler: LlvmCompiler, code: bytes) -> bytes:
             "Run it on a GPU (device type cuda or vulkan)."
         ) from None
     try:
-        return MARK + compiler.compile(kernel.text + _ENTRY)
+        return MARK + compiler.compile(kernel.text + _ENTRY, debug is not None)
     except RuntimeError as error:
         raise CompileError(f"LLVM refused the kernel's text, which is a defect of slangpy_rt:\n{error}") from None

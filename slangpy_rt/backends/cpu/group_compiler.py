@@ -25,10 +25,13 @@ class GroupCompiler:
     ----------
     cache : DiskCache
         Where the code is kept that threads share launches by. Kernels are kept by those who load them.
+    debug : bool
+        Whether kernels are compiled for a debugger.
     """
 
-    def __init__(self, cache: DiskCache) -> None:
+    def __init__(self, cache: DiskCache, debug: bool = False) -> None:
         self._cache = cache
+        self._debug = debug
         self._builds = Builds("LLVM", CONFIG.build_seconds)
         self._lock = threading.Lock()
         self._opened: tuple[Any, Any] | None = None
@@ -84,4 +87,9 @@ class GroupCompiler:
     def _compile(self, code: bytes) -> bytes:
         from slangpy_rt.backends.cpu.group_code import compile_groups
 
-        return compile_groups(self._open()[0], code)
+        compiler = self._open()[0]
+        if not self._debug:
+            return compile_groups(compiler, code)
+        from slangpy_rt.backends.cpu.debug_sources import DebugSources
+
+        return compile_groups(compiler, code, DebugSources(self._cache).settings)

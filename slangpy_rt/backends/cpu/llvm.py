@@ -78,8 +78,8 @@ class LlvmCompiler:
         version = ".".join(map(str, self._llvm.llvm_version_info))
         return f"LLVM {version}, {self.cpu}, {self.features}"
 
-    def compile(self, text: str) -> bytes:
-        """Return an object file.
+    def compile(self, text: str, debug: bool = False) -> bytes:
+        """Return an object file; for ``debug`` the code is as the text has it, without optimizations.
 
         Raises
         ------
@@ -93,6 +93,12 @@ class LlvmCompiler:
             if self._without_halves:
                 module.link_in(llvm.parse_assembly(HALF_CONVERSIONS))
             module.triple, module.data_layout = self._machine.triple, str(self._machine.target_data)
+            if debug:
+                machine = llvm.Target.from_default_triple().create_target_machine(
+                    cpu=self.cpu, features=self.features, opt=0, jit=True
+                )
+                unchanged: bytes = machine.emit_object(module)
+                return unchanged
             options = llvm.create_pipeline_tuning_options(speed_level=2)
             options.loop_vectorization = options.slp_vectorization = False  # the text has vectors already
             builder = llvm.create_pass_builder(self._machine, options)
