@@ -85,3 +85,21 @@ def test_gradients_are_those_of_differences(device: spy.Device, half: float) -> 
         for k, (x, y) in enumerate(centres.astype(int)):
             near = change[y - 1 : y + 2, x - 1 : x + 2].sum() / (2 * step)
             assert of_corners[4 * k : 4 * k + 4, axis].sum() == pytest.approx(near, rel=5e-3, abs=5e-3)
+
+
+@pytest.mark.parametrize("layout", ["triangles", "strips"])
+def test_white_on_black_stays_between(device: spy.Device, layout: str) -> None:
+    """Pictures in which pixels have each number of silhouettes, from one to eight."""
+    rng, counts = np.random.default_rng(3), set()
+    for _ in range(12):
+        corners, faces = soup(60, 0.04, int(rng.integers(1000)))
+        if layout == "strips":
+            # One pixel wide or less: two silhouettes that face each other, and corners with three and more.
+            corners[:, :2] *= (1, 0.3)
+        position = spy.Tensor.from_numpy(device, corners, "float4")
+        seen = graphics.rasterize(position, faces, SIZE)
+        white = np.broadcast_to((seen.to_numpy()[..., 3:] > 0), (*SIZE, 3)).astype(np.float32)
+        found = graphics.antialias(spy.Tensor.from_numpy(device, white, "float3"), seen, position, faces).to_numpy()
+        assert found.min() >= -1e-6 and found.max() <= 1 + 1e-6, (found.min(), found.max())
+        counts.add(bool((found != white).any()))
+    assert True in counts

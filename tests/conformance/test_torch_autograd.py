@@ -233,6 +233,24 @@ def test_what_follows_tensors_in_another_way_is_refused(module: spy.Module) -> N
         torch.testing.assert_close(torch.autograd.grad(module.mul(x, b), x, b)[0], b**3)
 
 
+@pytest.mark.parametrize("way", ["alone", "beside a number", "by name", "with an output"])
+@pytest.mark.parametrize("through", ["input", "gradient", "both"])
+def test_second_derivatives_by_each_way(module: spy.Module, way: str, through: str) -> None:
+    """A gradient depends on the inputs and on the gradient of the result: neither is treated as a constant."""
+    x, weight = torch.rand(4, requires_grad=True), torch.rand(4, requires_grad=True)
+    calls: dict[str, Any] = {
+        "alone": lambda: module.mul(x, x.detach()),
+        "beside a number": lambda: module.mul(x, 2.0),
+        "by name": lambda: module.mul(x, b=torch.ones(4)),
+        "with an output": lambda: module.mul.map(_result=(0,))(x, torch.ones(4)),
+    }
+    out = calls[way]()
+    (first,) = torch.autograd.grad((out * (weight if through != "input" else 1)).sum(), x, create_graph=True)
+    wanted = weight if through == "gradient" else x
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        torch.autograd.grad((first * first.detach()).sum(), wanted)
+
+
 def test_a_second_derivative_is_refused(module: spy.Module) -> None:
     x = torch.rand(4, requires_grad=True)
     (first,) = torch.autograd.grad(module.mul(x, x).sum(), x, create_graph=True)
