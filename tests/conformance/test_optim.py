@@ -343,7 +343,10 @@ def test_parameters_of_several_types_in_a_list(device: spy.Device, case: str) ->
         other.step()
     for x, y, t in zip(listed, alone, types, strict=True):
         np.testing.assert_allclose(
-            x.to_numpy().astype(float), y.to_numpy().astype(float), 2e-2 if t in ("half", "bfloat16") else 1e-6, err_msg=t
+            x.to_numpy().astype(float),
+            y.to_numpy().astype(float),
+            2e-2 if t in ("half", "bfloat16") else 1e-6,
+            err_msg=t,
         )
     if "Adam" in case:
         assert one.steps == other.steps == len(given)
