@@ -10,7 +10,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt import graphics
-from tests.depth import one_device, sampled
+from tests.depth import every_case, one_device, sampled
 
 pytestmark = one_device
 
@@ -87,6 +87,7 @@ def test_gradients_are_those_of_differences(device: spy.Device, half: float) -> 
             assert of_corners[4 * k : 4 * k + 4, axis].sum() == pytest.approx(near, rel=5e-3, abs=5e-3)
 
 
+@every_case
 @pytest.mark.parametrize("layout", ["triangles", "strips"])
 def test_white_on_black_stays_between(device: spy.Device, layout: str) -> None:
     """Pictures in which pixels have each number of silhouettes, from one to eight."""

@@ -43,7 +43,7 @@ def compare(device: spy.Device, module: spy.Module, form: Form) -> None:
     np.testing.assert_allclose(tangent, moved, rtol=2e-4, atol=2e-5)
 
 
-# How the number is declared that a loop, or a function, writes and a product reads: the head of the function, and its type.
+# How the number is declared that a loop writes and a product reads: the head of the function, and its type.
 DECLARED = {
     "float": ("[Differentiable] float3 f(float3 v, float k)", "float"),
     "typealias": ("typealias R = float; [Differentiable] float3 f(float3 v, float k)", "R"),
@@ -54,8 +54,8 @@ DECLARED = {
 WRITTEN = {
     "by a loop": "[MaxIters(4)] for (int i = 0; i < 3; ++i) w = w * k + ONE / ONE; return w * v;",
     "by a loop, within": "[MaxIters(4)] for (int i = 0; i < 3; ++i) { if (i > 0) w = w * k + ONE; } return v * w;",
-    "by two loops": "[MaxIters(4)] for (int i = 0; i < 2; ++i) { [MaxIters(3)] for (int j = 0; j < 2; ++j) w = w * k; } "
-    "return v + w * v;",
+    "by two loops": "[MaxIters(4)] for (int i = 0; i < 2; ++i) "
+    "{ [MaxIters(3)] for (int j = 0; j < 2; ++j) w = w * k; } return v + w * v;",
 }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_device, sampled
+from tests.depth import every_case, one_device, sampled
 
 SOURCE = """
 [Differentiable] float product(float a, float b) { return a * b; }
@@ -183,7 +183,7 @@ def test_without_doubles_a_sum_is_refused(device: spy.Device, monkeypatch: pytes
     np.testing.assert_array_equal(a.grad.numpy(), np.ones(LARGE, np.float32))
 
 
-@one_device
+@every_case
 @pytest.mark.parametrize("type_", ["float2x3", "float3x2", "float4", "half2x3"])
 @pytest.mark.parametrize("count", ["", "[2]"])
 def test_elements_of_every_form(device: spy.Device, type_: str, count: str) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import needs, one_device, sampled
+from tests.depth import every_case, needs, one_device, sampled
 
 # What these test depends little on the device.
 pytestmark = one_device
@@ -320,6 +320,7 @@ def test_parameters_that_share_memory(device: spy.Device) -> None:
     np.testing.assert_array_equal(whole.to_numpy(), np.arange(12) - 1)
 
 
+@every_case
 @pytest.mark.parametrize("case", ["momentum", "Adam, options", "AdamW, options"])
 def test_parameters_of_several_types_in_a_list(device: spy.Device, case: str) -> None:
     """One list steps parameters of all types, as steps without a list do, and counts each step once."""

@@ -11,7 +11,7 @@ import torch
 
 import slangpy_rt as spy
 from slangpy_rt.linalg import known_product
-from tests.depth import deep, one_device, sampled
+from tests.depth import deep, every_case, sampled
 
 MAKERS: dict[str, Callable[[spy.Device, Any], Any]] = {
     "NumPy": lambda device, values: values.copy(),
@@ -111,7 +111,7 @@ def test_other_layouts(device: spy.Device, library: str) -> None:
             spy.matmul(right, wide, device=device)
 
 
-@one_device
+@every_case
 @pytest.mark.parametrize("name", ["a", "b", "out", "bias"])
 def test_one_array_in_another_layout(device: spy.Device, name: str) -> None:
     """Of a product that is known, one array comes with other strides: reversed, each second number, transposed."""
@@ -131,7 +131,7 @@ def test_one_array_in_another_layout(device: spy.Device, name: str) -> None:
             np.testing.assert_array_equal(given["out"].to_numpy(), host["a"] @ host["b"] + host["bias"])
 
 
-@one_device
+@every_case
 @pytest.mark.parametrize("name", ["a", "b", "bias"])
 @pytest.mark.parametrize("size", [8, 160])
 def test_a_known_product_does_not_write_what_it_reads(

@@ -10,7 +10,7 @@ from _slangtorch import DIFF_SQUARE, ONE, SQUARE, Files, files
 
 import slangpy_rt as spy
 import slangpy_rt.slangtorch as slangtorch
-from tests.depth import one_device
+from tests.depth import every_case, one_device
 
 __all__ = ["files"]  # the fixture
 
@@ -159,12 +159,13 @@ def test_gradients_on_deterministic_devices(files: Files) -> None:
         assert y.tolist() == [9, 9]
 
 
+@every_case
 @pytest.mark.parametrize("known", [False, True])
 def test_lazy_tensors_of_known_layouts(files: Files, known: bool) -> None:
-    """A tensor that negates or conjugates as it is read has the layout of one that does not: each place refuses it."""
+    """A tensor that is negated as it is read has the layout of one that is not: each place refuses it."""
     m = files.load(
         """
-[CudaKernel] [Differentiable] void square(DiffTensorView input, DiffTensorView output)
+[AutoPyBindCUDA] [CudaKernel] [Differentiable] void square(DiffTensorView input, DiffTensorView output)
 {
     let at = cudaThreadIdx().x;
     if (at < input.size(0))

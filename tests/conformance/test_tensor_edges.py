@@ -115,8 +115,8 @@ def test_memory_that_must_not_be_changed(device: spy.Device) -> None:
     still = np.arange(4, dtype=np.float32)
     still.flags.writeable = False
     given = [
-        still, np.frombuffer(np.ones(4, np.float32).tobytes(), np.float32), np.broadcast_to(np.float32(1), 4), still[::2],
-        still.reshape(2, 2).T,
+        still, np.frombuffer(np.ones(4, np.float32).tobytes(), np.float32), np.broadcast_to(np.float32(1), 4),
+        still[::2], still.reshape(2, 2).T,
     ]  # fmt: skip
     copy = spy.Module.load_from_source(device, "read_only", "float copy(float x) { return x; }").copy
     for array in given:

@@ -185,7 +185,9 @@ groupshared int signed_[8];
 
 // Each thread changes each number; numbers from 32 on in `out` are those of an array in memory.
 [shader("compute")] [numthreads(64, 1, 1)]
-void change(uint at : SV_GroupIndex, Tensor<uint, 1> x, RWTensor<uint, 1> out, RWTensor<uint, 1> far, RWTensor<int, 1> farSigned)
+void change(
+    uint at : SV_GroupIndex, Tensor<uint, 1> x, RWTensor<uint, 1> out, RWTensor<uint, 1> far,
+    RWTensor<int, 1> farSigned)
 {
     if (at < 8)
     {
@@ -295,7 +297,8 @@ def test_wave_operations_beside_numpy(device: spy.Device) -> None:
                     v.sum(), v.min(), v.max(), np.bitwise_or.reduce(v), np.bitwise_and.reduce(v),
                     np.bitwise_xor.reduce(v), odd.sum(), odd.cumsum() - odd, v.cumsum() - v, odd.any(), odd.all(),
                     (v == v[0]).all(), v[0], np.arange(v.size) == 0,
-                    [int(np.prod(v[:n].astype(object) | 1)) for n in range(v.size)], given[active].view(np.uint32).max(),
+                    [int(np.prod(v[:n].astype(object) | 1)) for n in range(v.size)],
+                    given[active].view(np.uint32).max(),
                 ]  # fmt: skip
                 for row, wanted in enumerate(rows):
                     values = np.array([int(w) % 2**32 for w in np.broadcast_to(np.array(wanted, object), v.shape)])

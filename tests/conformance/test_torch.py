@@ -40,8 +40,9 @@ def test_other_strides_after_others(module: spy.Module) -> None:
     """Tensors of one shape, of which no two that are not contiguous have the same strides, in each order."""
     wide = torch.linspace(1, 2, 144).reshape(12, 12)
     views: list[Callable[[torch.Tensor], torch.Tensor]] = [
-        lambda t: t[:4, :6], lambda t: t[:8:2, :6], lambda t: t[:4, ::2], lambda t: t.T[:4, :6], lambda t: t.T[:4, ::2],
-        lambda t: t[:1, :6].expand(4, 6), lambda t: t[:4, :1].expand(4, 6), lambda t: t[4:8, 3:9].clone(),
+        lambda t: t[:4, :6], lambda t: t[:8:2, :6], lambda t: t[:4, ::2], lambda t: t.T[:4, :6],
+        lambda t: t.T[:4, ::2], lambda t: t[:1, :6].expand(4, 6), lambda t: t[:4, :1].expand(4, 6),
+        lambda t: t[4:8, 3:9].clone(),
         lambda t: t[:4, :6].T.contiguous().T, lambda t: t.as_strided((4, 6), (1, 2)),
     ]  # fmt: skip
     for first in views:
