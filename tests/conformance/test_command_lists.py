@@ -173,9 +173,14 @@ def test_touched_arrays_after_an_update(module: spy.Module) -> None:
     module.add.append_to(commands, a, b, _result=c)
     assert touched(commands) == {0: False, 1: False, 2: True}
     commands.submit()
+    assert touched(commands) == {0: False, 1: False, 2: True}
     commands.update(0, a, d, _result=e)
     assert touched(commands) == {0: False, 3: False, 4: True}
     commands.submit()
+    assert touched(commands) == {0: False, 3: False, 4: True}
+    commands.update(0, d, a, _result=b)
+    assert touched(commands) == {0: False, 1: True, 3: False}
+    commands.update(0, a, d, _result=e)
     # What one call writes and another one reads counts as written, in either order.
     module.add.append_to(commands, e, f, _result=a)
     commands.submit()
