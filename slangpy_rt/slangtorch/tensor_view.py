@@ -89,7 +89,7 @@ class TensorView(Parameter):
         TypeError, TensorError
             If it is no tensor, or one of a dtype or of memory that the view does not take.
         """
-        # A known layout is not checked again; but it does not say whether the values are negated, or zeros without memory.
+        # A known layout is not checked again; it does not say whether values are negated, or zeros without memory.
         try:
             layout = value.dtype, value.shape, value.stride()
             packed, span = self._packed[layout]

@@ -621,3 +621,25 @@ def test_axes_counted_from_either_end(device: spy.Device, name: str) -> None:
         case = Case(name, lambda a, k=axis: ours(a, k), lambda a, k=axis: theirs(a, k), ((2, 3, 4),))
         for got, wanted in gradients(device, case, np.float32):
             np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=TOLERANCE[np.float32], err_msg=f"axis {axis}")
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_views_that_overlap(device: spy.Device, dtype: Any) -> None:
+    """Several elements of a view lie in one place, whose gradient is the sum of theirs."""
+    if dtype is np.float64 and "double" not in device.caps.scalars:
+        pytest.skip("the device has no doubles")
+    views = (((3, 2), (1, 1), 0), ((3, 3), (-1, 1), 2), ((2, 3), (-2, -1), 5), ((4, 3), (1, 0), 1))
+    for shape, strides, offset in views:
+        case = Case(
+            "overlap",
+            lambda a, given=(shape, strides, offset): a.view(*given) * 2,
+            lambda a, given=(shape, strides, offset): a[given[2] + index_of(*given[:2])] * 2,
+            ((8,),),
+        )
+        for got, wanted in gradients(device, case, dtype):
+            np.testing.assert_allclose(got, wanted, rtol=4e-3, atol=TOLERANCE[dtype])
+
+
+def index_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """The places of a view's elements, from the first."""
+    return torch.from_numpy(np.einsum("i...,i->...", np.indices(shape), np.array(strides)))

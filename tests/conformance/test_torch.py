@@ -49,6 +49,9 @@ def test_other_strides_after_others(module: spy.Module) -> None:
         for second in views:
             x, y = first(wide), second(wide + 1)
             same(module.mul(x, y), x * y * y)
+            # Beside a number the layout is known by the signature alone.
+            same(module.mul(x, 2.0), 4 * x)
+            same(module.mul(2.0, y), 2 * y * y)
             # An array that is written has the strides of the tensor, too.
             if 0 not in y.stride() and y.stride() != (1, 2):
                 out = second(torch.zeros(12, 12))
