@@ -12,7 +12,7 @@ import torch
 from _torch import module, same
 
 import slangpy_rt as spy
-from tests.depth import one_device, sampled
+from tests.depth import every_device, one_device, sampled
 
 __all__ = ["module"]  # the fixture
 
@@ -36,6 +36,7 @@ def test_tensors_in_tensors_out(module: spy.Module) -> None:
     same(module.unit(torch.tensor([[3.0, 0, 4]])), torch.tensor([[0.6, 0, 0.8]]))
 
 
+@every_device
 def test_other_strides_after_others(module: spy.Module) -> None:
     """Tensors of one shape, of which no two that are not contiguous have the same strides, in each order."""
     wide = torch.linspace(1, 2, 144).reshape(12, 12)
