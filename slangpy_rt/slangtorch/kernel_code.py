@@ -244,7 +244,8 @@ class KernelCode:
 
     def _target(self, device: Device) -> Target:
         """Return the target that the kernel is compiled for on a device."""
-        return self._targets.get(device, device.backend.target)
+        backend = device.backend
+        return backend.target if backend.range_target is None else self._targets.get(device, backend.target)
 
     def _load_either(self, device: Device, group: Triple, buffers: int) -> Kernel:
         """Return the kernel for the device's target, or if that cannot express it, for its target of ranges."""

@@ -116,7 +116,9 @@ def test_an_interrupt_ends_a_cpp_compiler(stuck: tuple[Path, Path], how: str) ->
     calls = {"call": "m.f(1.0); m.f([1.0])", "compile": "spy.compile([partial(m.f, 1.0), partial(m.g, [1.0])])"}
     text = f"""
 import slangpy_rt as spy
+import slangpy_rt.backends.cpu.backend
 from functools import partial
+slangpy_rt.backends.cpu.backend.llvmlite_identity = str  # as where llvmlite is missing
 text = "float f(float x) {{ return x; }} float g(float x) {{ return 2; }}"
 m = spy.Module.load_from_source(spy.Device("cpu"), "m", text)
 {calls[how]}
@@ -150,6 +152,8 @@ def test_a_limit_names_the_kernel_and_the_device_goes_on(stuck: tuple[Path, Path
     program, _ = stuck
     text = """
 import slangpy_rt as spy
+import slangpy_rt.backends.cpu.backend
+slangpy_rt.backends.cpu.backend.llvmlite_identity = str  # as where llvmlite is missing
 device = spy.Device("cpu")
 m = spy.Module.load_from_source(device, "m", "float f(float x) { return x; }")
 x = spy.Tensor.from_numpy(device, [1.0, 2.0])

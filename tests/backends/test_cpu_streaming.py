@@ -12,6 +12,7 @@ import slangpy_rt as spy
 from slangpy_rt.backends.cpu.kernel import CpuKernel
 from slangpy_rt.backends.cpu.streaming import STREAMED_BYTES
 from tests.depth import deep, sampled
+from tests.lanes_off import without_lanes
 
 SOURCE = """
 float add(float a, float b) { return a + b; }
@@ -25,8 +26,9 @@ void grow(inout float a) { a += 1; }
 
 
 # The first test: the others' device makes kernels that stream outputs of any size.
-def test_outputs_of_64_mib_stream() -> None:
+def test_outputs_of_64_mib_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     with spy.Device("cpu") as device:
+        without_lanes(device, monkeypatch)
         module = spy.Module.load_from_source(device, "streamed_whole", SOURCE)
         values = np.ones(100, np.float32)
         module.add(values, values)
@@ -47,6 +49,7 @@ def module(request: pytest.FixtureRequest) -> Iterator[spy.Module]:
 
         patch.setattr(CpuKernel, "__init__", init)
         with spy.Device("cpu", deterministic=request.param) as device:
+            without_lanes(device, patch)
             yield spy.Module.load_from_source(device, "streamed", SOURCE)
 
 

@@ -15,7 +15,10 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
-from tests.depth import CallInfo, deep, every_case, one_device
+from slangpy_rt.tuning.call_info import CallInfo
+from slangpy_rt.tuning.kind import kind_of_call
+from slangpy_rt.tuning.policy import policy_of
+from tests.depth import deep, every_case, one_device
 
 pytestmark = one_device
 

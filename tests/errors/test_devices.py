@@ -22,6 +22,7 @@ from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.runtime import kernel_store
 from tests.depth import deep
+from tests.lanes_off import without_lanes
 from tests.nowhere import NOWHERE
 
 ADD = "float add(float a, float b)"
@@ -187,6 +188,7 @@ def test_a_cpp_compiler_that_writes_nothing(monkeypatch: pytest.MonkeyPatch, tmp
     idle.chmod(0o755)
     monkeypatch.setattr(compiling, "find_compiler", lambda: [str(idle)])
     with spy.Device("cpu") as own:
+        without_lanes(own, monkeypatch)
         module = spy.Module.load_from_source(own, "idle", "float f(float x) { return x - 23; }")
         assert refused(spy.CompileError, lambda: module.f(1)) == (
             f"{idle} ended without an error and wrote no library; name a C++ compiler in SLANGPY_RT_CXX."

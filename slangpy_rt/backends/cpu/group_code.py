@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slangpy_rt.backends.cpu.group_format import HEAD_BYTES, MARK
+from slangpy_rt.backends.cpu.group_format import HEAD, MARK
 from slangpy_rt.backends.cpu.llvm import LlvmCompiler
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.lanes.debug_text import DebugSettings
@@ -15,7 +15,7 @@ define void @run_groups(i64 %first, i64 %last, ptr %block) #1 {{
   %push = alloca ptr
   %y = getelementptr i64, ptr %block, i64 1
   %z = getelementptr i64, ptr %block, i64 2
-  %args = getelementptr i8, ptr %block, i64 {HEAD_BYTES}
+  %args = getelementptr i8, ptr %block, i64 {HEAD.size}
   store ptr %args, ptr %push
   %nx = load i64, ptr %block
   %ny = load i64, ptr %y

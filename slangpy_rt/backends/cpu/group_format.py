@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+
 # The first bytes of a binary from ``group_code``, and of SPIR-V.
 MARK = b"slangpy_rt groups\n"
 SPIRV = b"\x03\x02\x23\x07"
 # The number of groups each way, before the argument block, whose 16 byte alignment it keeps.
-HEAD_BYTES = 32
+HEAD = struct.Struct("<3q8x")
 # Options of Slang's command line for a debugger: lines and variables in SPIR-V that is not optimized.
 DEBUG_FLAGS = ("-g2", "-O0")

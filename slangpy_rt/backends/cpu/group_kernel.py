@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable
 from math import inf, prod
 from typing import Any
 
 from slangpy_rt.backends.base import Kernel
-from slangpy_rt.backends.cpu.group_format import HEAD_BYTES, MARK
+from slangpy_rt.backends.cpu.group_format import HEAD, MARK
 from slangpy_rt.backends.cpu.kernel import CHUNK_SECONDS, PROBE, PROBE_ENOUGH, PROBE_SECONDS, WORTH_SECONDS
 from slangpy_rt.backends.cpu.llvm import LlvmCompiler, LoadedObject
 from slangpy_rt.backends.cpu.shared_launches import shared_text
@@ -26,7 +25,6 @@ _RUN_FIRST = ctypes.CFUNCTYPE(
 _RUN_SHARED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 # The functions by which threads share launches of groups.
 SHARED = shared_text(PROBE, PROBE_ENOUGH, PROBE_SECONDS, WORTH_SECONDS, CHUNK_SECONDS)
-_HEAD = struct.Struct(f"<3q{HEAD_BYTES - 24}x")
 
 
 class GroupKernel(Kernel):
@@ -69,7 +67,7 @@ class GroupKernel(Kernel):
     def range_of(groups: tuple[int, int, int], args: bytes) -> tuple[int, bytes]:
         """Return the number of groups and the argument block that ``run`` takes."""
         x, y, z = groups
-        return x * y * z, _HEAD.pack(x, y, z) + args
+        return x * y * z, HEAD.pack(x, y, z) + args
 
 
 def load_groups(compiler: LlvmCompiler, binary: bytes, shared: LoadedObject, info: KernelInfo) -> GroupKernel:

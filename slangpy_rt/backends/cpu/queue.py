@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from slangpy_rt.backends.base import Backend, Buffer, Kernel, Queue, Recording
+from slangpy_rt.backends.cpu.group_format import HEAD
 from slangpy_rt.backends.cpu.kernel import CpuKernel
 from slangpy_rt.backends.cpu.threads import Sharing, Threads
 
@@ -50,7 +51,9 @@ class CpuQueue(Queue):
                 self.backend.require_open()
             count = groups[0]
             if kernel.grouped:  # type: ignore[attr-defined]
-                count, args = kernel.range_of(groups, args)  # type: ignore[attr-defined]
+                # As ``GroupKernel.range_of`` has it, without a call.
+                x, y, z = groups
+                count, args = x * y * z, HEAD.pack(x, y, z) + args
             if count <= kernel.probe:  # type: ignore[attr-defined]
                 kernel.run(0, count, args)  # type: ignore[attr-defined]
                 return
