@@ -125,7 +125,7 @@ def test_the_compiler_that_takes_long_is_named(
     monkeypatch.setattr(compile_progress, "_QUIET", 0.2)
     monkeypatch.setattr(device.backend, place, slow)
     module.named([1.0])
-    compiler = device.backend.compilers[["compile", "load"].index(place)]
+    compiler = device.backend.compilers_of(device.backend.target)[["compile", "load"].index(place)]
     shown = screen.getvalue()
     assert f"slangpy_rt: compiling float named(float x) for {device.name} by {compiler} ..." in shown
     assert shown.endswith("\r\x1b[K")
