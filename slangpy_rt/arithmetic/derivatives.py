@@ -14,6 +14,7 @@ import numpy as np
 
 from slangpy_rt.arithmetic.elementwise import held_as
 from slangpy_rt.arithmetic.texts import binary
+from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.module import Module
@@ -132,6 +133,9 @@ class Derivatives:
             into += found
             return
         target = into.dtype.name
+        if target == "half":
+            self._accumulate_in_float(into, found)
+            return
         module = self._modules.get((target,))
         if module is None:
             module = self._modules[target,] = Module.load_from_source(
@@ -140,6 +144,18 @@ class Derivatives:
         module["same"].bwds(
             Tensor.empty_like(into).with_grads(grad_out=into), _result=Tensor.empty_like(found).with_grads(found)
         )
+
+    def _accumulate_in_float(self, into: Any, found: Any) -> None:
+        """Add an array to a gradient of halves that overlaps itself: sums of half are kept in float, elsewhere."""
+        own = into.layout
+        low, high = own.span
+        sums: Any = Tensor.zeros(self._device, (high - low) // own.unit)
+        wide = sums.layout.unit // own.unit
+        seen = layout_of(self._device, Tensor, sums.dtype, own.shape, own.strides, False)
+        self.accumulate(Tensor.of(seen, sums.buffer, sums.address - low * wide), found.astype("float"))
+        whole = layout_of(self._device, Tensor, into.dtype, sums.shape, None, False)
+        memory: Any = Tensor.of(whole, into.buffer, into.address + low)
+        memory += sums.astype("half")
 
     def _module(self, key: tuple[str, ...], given: dict[str, str]) -> Module:
         """Return the module of a formula, for operands of scalar types by name."""

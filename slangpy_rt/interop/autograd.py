@@ -16,7 +16,7 @@ from slangpy_rt.calls.prepared_calls import MISS
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.wording import in_words
 from slangpy_rt.interop.backward import Backward
-from slangpy_rt.interop.graph import Apply
+from slangpy_rt.interop.graph import Apply, with_memory
 from slangpy_rt.interop.own_node import Pass, direct_apply, own_node, transforms_active
 from slangpy_rt.interop.placement import as_tensors
 from slangpy_rt.interop.torch_memory import NO_TRANSFORMS, refuse_transforms, same_places, signature
@@ -224,7 +224,7 @@ class AutogradCall:
         self, values: tuple[torch.Tensor, ...], grad: torch.Tensor, needed: tuple[bool, ...]
     ) -> tuple[torch.Tensor | None, ...]:
         """Compute a gradient, or None, for each value from that of the result, and note the pass."""
-        grads, wanted = (grad.resolve_neg(),), tuple([k for k, need in enumerate(needed) if need])
+        grads, wanted = (with_memory(grad),), tuple([k for k, need in enumerate(needed) if need])
         _, same, made = self._backward_pass(values, (), grads, wanted)
         if same is not None and made.direct is not None:
             self._passes[needed] = same, made.direct

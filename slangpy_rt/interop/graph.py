@@ -77,6 +77,11 @@ def once(gradients: tuple[Any, ...], sources: Iterable[torch.Tensor | None]) -> 
     return tuple([None if g is None else _Once.apply(g, *given) for g in gradients])  # type: ignore[no-untyped-call]
 
 
+def with_memory(gradient: torch.Tensor) -> torch.Tensor:
+    """Return a gradient whose memory holds its values: PyTorch also passes negated ones, and zeros without memory."""
+    return gradient.clone() if gradient._is_zerotensor() else gradient.resolve_neg()
+
+
 class _Once(torch.autograd.Function):
     """A gradient that depends on others, and that cannot be differentiated."""
 
@@ -98,7 +103,7 @@ def _backward(ctx: Any, grads: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
         saved = iter(values)
         values = tuple([next(saved) if v is _OF_TORCH else v for v in ctx.others])
     wanted = tuple([k for k, needed in enumerate(ctx.needs_input_grad[3:]) if needed])
-    grads = tuple([grad.resolve_neg() for grad in grads])
+    grads = tuple([with_memory(grad) for grad in grads])
     gradients: list[Any] = [None] * (len(values) + 3)
     for k, gradient in zip(wanted, call.backward(stream, values, uniforms, grads, wanted), strict=True):
         gradients[k + 3] = gradient

@@ -52,7 +52,8 @@ def signature(value: torch.Tensor) -> tuple[Any, ...]:
         place = value.is_cuda and address % 32
     except RuntimeError:  # a sparse or nested one, or one without memory of its own
         shape, strides, place = None if value.is_nested else value.shape, value.layout, 0
-    return value.dtype, shape, strides, value.device, value.is_neg(), autograd, place
+    lazy = value.is_neg() or value._is_zerotensor()
+    return value.dtype, shape, strides, value.device, lazy, autograd, place
 
 
 def on_host(value: torch.Tensor) -> np.ndarray[Any, Any]:

@@ -12,9 +12,11 @@ import torch
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.calls.command_list import CommandList
+from slangpy_rt.core.conversion import is_lazy
 from slangpy_rt.core.dtypes import element_type
 from slangpy_rt.core.errors import BindError
 from slangpy_rt.core.shapes import Shape
+from slangpy_rt.interop.graph import with_memory
 from slangpy_rt.interop.opened_devices import default_device
 from slangpy_rt.interop.torch_memory import current_stream, lies_on
 from slangpy_rt.interop.torch_types import element_of_dtype
@@ -48,13 +50,13 @@ class TorchArrays(Arrays):
 
     def lasting(self, device: DeviceCore, array: torch.Tensor) -> Tensor | None:
         element = element_of_dtype(array.dtype)
-        if element is None or array.layout is not torch.strided or array.is_neg():
+        if element is None or array.layout is not torch.strided or is_lazy(array):
             return None
         layout = layout_of(device, Tensor, element, tuple(array.shape), array.stride(), False)
         return Tensor.of(layout, device.placeholder, array.data_ptr())
 
     def view(self, array: torch.Tensor) -> View:
-        if array.layout is not torch.strided or array.is_neg():
+        if array.layout is not torch.strided or is_lazy(array):
             raise BindError("matmul: a torch tensor's memory does not hold its values; pass a dense copy of it.")
         element = element_of_dtype(array.dtype)
         if element is None:
@@ -79,7 +81,8 @@ class TorchArrays(Arrays):
 
     def signature(self, array: torch.Tensor) -> Any:
         recorded = array.requires_grad and torch.is_grad_enabled()
-        return array.dtype, array.shape, array.stride(), array.device, array.is_neg(), recorded
+        lazy = array.is_neg() or array._is_zerotensor()
+        return array.dtype, array.shape, array.stride(), array.device, lazy, recorded
 
     def device(self, array: torch.Tensor, given: DeviceCore | None) -> DeviceCore:
         return default_device(array.get_device()) if given is None else given
@@ -160,6 +163,7 @@ class _Operation(torch.autograd.Function):
         product = ctx.product
         left, right = (a.mT if product.transpose_a else a), (b.mT if product.transpose_b else b)
         grad_a = grad_b = grad_bias = None
+        grad = with_memory(grad)
         seed = grad.to(a.dtype)
         if ctx.needs_input_grad[0]:
             grad_a = _multiplied(product, seed, right.mT).sum_to_size(left.shape)

@@ -89,11 +89,11 @@ class TensorView(Parameter):
         TypeError, TensorError
             If it is no tensor, or one of a dtype or of memory that the view does not take.
         """
-        # A known layout is not checked again; but a bit that the layout lacks says whether the values are negated.
+        # A known layout is not checked again; it does not say whether values are negated, or zeros without memory.
         try:
             layout = value.dtype, value.shape, value.stride()
             packed, span = self._packed[layout]
-            if not value.is_neg():
+            if not value.is_neg() and not value._is_zerotensor():
                 return packed, layout, span
         except (KeyError, AttributeError, TypeError, RuntimeError):
             pass  # a new layout, a sparse tensor, or no tensor

@@ -10,6 +10,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt.backends.cpu import backend as cpu_backend
+from slangpy_rt.backends.cpu.kernel import PROBE_ENOUGH
 from slangpy_rt.backends.cpu.threads import Threads
 
 pytestmark = pytest.mark.skipif("cpu" not in [d.type for d in spy.devices() if d.available], reason="no C++ compiler")
@@ -74,3 +75,19 @@ def test_all_work_in_a_sixteenth_of_the_elements(device: spy.Device, place: int)
         module.turned(*given, _result=result)
         np.testing.assert_array_equal(np.asarray(result.to_numpy()), wanted)
         assert place == 1 or threads.waits == before + k
+
+
+def test_a_deterministic_device_waits_for_all_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch has pieces of a fixed size, the last of them shorter; here one piece alone has work."""
+    monkeypatch.setattr(cpu_backend, "Threads", CountedThreads)
+    with spy.Device("cpu", deterministic=True) as device:
+        module: Any = spy.Module.load_from_source(device, "cpu_threads", TEXT)
+        every = np.arange(64 * PROBE_ENOUGH + 1, dtype=np.uint32)
+        late = turned(every, 50 * HEAVY)
+        for count in (PROBE_ENOUGH + 1, 3 * PROBE_ENOUGH + 5, every.size):
+            for place in (0, count // 2, count - 1):
+                turns, wanted = np.zeros(count, np.uint32), every[:count].copy()
+                turns[place], wanted[place] = 50 * HEAVY, late[place]
+                result = spy.Tensor.full(device, count, 7, "uint")
+                module.turned(every[:count], turns, _result=result)
+                np.testing.assert_array_equal(np.asarray(result.to_numpy()), wanted)

@@ -10,7 +10,7 @@ import pytest
 
 import slangpy_rt as spy
 from slangpy_rt import graphics
-from tests.depth import one_device, sampled
+from tests.depth import every_case, one_device, sampled
 
 pytestmark = one_device
 
@@ -85,3 +85,29 @@ def test_gradients_are_those_of_differences(device: spy.Device, half: float) -> 
         for k, (x, y) in enumerate(centres.astype(int)):
             near = change[y - 1 : y + 2, x - 1 : x + 2].sum() / (2 * step)
             assert of_corners[4 * k : 4 * k + 4, axis].sum() == pytest.approx(near, rel=5e-3, abs=5e-3)
+
+
+@every_case
+@pytest.mark.parametrize("half", [0.05, 0.2, 0.35])
+def test_white_on_black_stays_between(device: spy.Device, half: float) -> None:
+    """Strips thinner than a pixel, and dots: pixels with two, three and four silhouettes."""
+    size, rectangles = (24, 24), []
+    for k in range(2, 22, 3):
+        rectangles += [
+            (k + 0.5, 2.5, half, half),
+            (k + 0.5, 7.5, half, 2 + half),
+            (12.5, 11.5 + k / 2, 9 + half, half),
+        ]
+    corners = [(x + a * w, y + b * h) for x, y, w, h in rectangles for a, b in ((-1, -1), (1, -1), (1, 1), (-1, 1))]
+    at = np.array(corners) / (12, -12) + (-1, 1)
+    position = np.concatenate([at, np.full_like(at, 0.5)], -1).astype(np.float32)
+    position[:, 3] = 1
+    first = 4 * np.arange(len(rectangles))[:, None]
+    faces = np.concatenate([first + np.array(three) for three in ((0, 1, 2), (0, 2, 3))]).astype(np.int32)
+    given = spy.Tensor.from_numpy(device, position, "float4")
+    seen = graphics.rasterize(given, faces, size)
+    white = np.broadcast_to(seen.to_numpy()[..., 3:] > 0, (*size, 3)).astype(np.float32)
+    found = graphics.antialias(spy.Tensor.from_numpy(device, white, "float3"), seen, given, faces).to_numpy()
+    assert found.min() >= -1e-6 and found.max() <= 1 + 1e-6, (found.min(), found.max())
+    # Ends, middles and dots have parts of 1, and less.
+    assert len(np.unique(found[white > 0].round(3))) > 1

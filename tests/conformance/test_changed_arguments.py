@@ -15,7 +15,9 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.depth import needs, one_in, sampled
+from slangpy_rt.arguments.kept import copied
+from slangpy_rt.runtime.write_counts import counts_of
+from tests.depth import every_case, needs, one_device, one_in, sampled
 
 TEXT = """
 import slangpy_rt;
@@ -49,7 +51,7 @@ class Pair:
     y: Any
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def module(device: spy.Device) -> spy.Module:
     return spy.Module.load_from_source(device, "changed_arguments", TEXT)
 
@@ -143,7 +145,7 @@ def _by_tape(module: spy.Module, case: Case, is_changed: bool) -> Any:
     return a.grad
 
 
-@sampled(8)
+@every_case
 @pytest.mark.parametrize("by", [_by_torch, _by_tape], ids=["torch", "tape"])
 @pytest.mark.parametrize("name", COPIED)
 def test_what_is_copied(module: spy.Module, name: str, by: Any) -> None:
@@ -152,7 +154,7 @@ def test_what_is_copied(module: spy.Module, name: str, by: Any) -> None:
 
 
 @needs(lambda case: ["textures"] if case["name"] == "a texture" else [])
-@sampled(8)
+@every_case
 @pytest.mark.parametrize("by", [_by_torch, _by_tape], ids=["torch", "tape"])
 @pytest.mark.parametrize("name", NOTICED)
 def test_what_is_noticed(module: spy.Module, name: str, by: Any) -> None:
@@ -161,6 +163,75 @@ def test_what_is_noticed(module: spy.Module, name: str, by: Any) -> None:
     errors = (RuntimeError, spy.BindError)
     with pytest.raises(errors, match=r"was written to after the call|is an operand or a result|would write to"):
         by(module, case, True)
+
+
+@one_device
+def test_copies_share_nothing_that_a_program_changes(device: spy.Device) -> None:
+    """``copied`` makes the values that derivatives read later; no function is called here."""
+    array = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))
+    record = np.array([(1, 2)], [("x", "f4"), ("y", "f4")])[0]
+    memory = bytearray(START.tobytes())
+    changes: list[tuple[Any, Callable[[], Any], Callable[[Any], Any]]] = [
+        (values := [1.0, [2.0, 3.0]], lambda: values[1].append(4.0), repr),
+        (fields := {"x": {"y": 1.0}}, lambda: fields["x"].update(y=2.0), repr),
+        (pair := Pair(1.0, [2.0]), lambda: pair.y.append(1.0), repr),
+        (number := spy.floatRef(1.0), lambda: setattr(number, "value", 2.0), lambda v: v.value),
+        (vector := spy.ValueRef([1.0, 2.0]), lambda: vector.value.reverse(), lambda v: list(v.value)),
+        (array, lambda: array.fill(9), lambda v: v.tolist()),
+        (record, lambda: record.__setitem__("x", 9), lambda v: v.tolist()),
+        (memoryview(memory).cast("f"), lambda: memory.__setitem__(3, 0), lambda v: np.asarray(v).tolist()),
+        (held := {"t": START.copy()}, lambda: held["t"].fill(9), lambda v: v["t"].tolist()),
+        (both := spy.diff_pair(START.copy(), START.copy()), lambda: both.value.fill(9), lambda v: v.value.tolist()),
+        (grads := spy.diff_pair(1.0, START.copy()), lambda: grads.grad.fill(9), lambda v: v.grad.tolist()),
+    ]
+    for value, change, read in changes:
+        found, before = copied(value), read(copied(value))
+        change()
+        assert read(found) == before, value
+
+
+@one_device
+def test_every_write_is_counted(module: spy.Module) -> None:
+    """Whatever writes to an array or a texture of the device is seen by those who watch it, and no reading is."""
+    device = module.device
+    array, other = spy.Tensor.zeros(device, (2, 2)), spy.Tensor.ones(device, (2, 2))
+    first, second = device.command_list(), device.command_list()
+    first.copy(array, other)
+    second.clear(array)
+    module.product.append_to(third := device.command_list(), other, other, _result=array)
+    module.product.append_to(moved := device.command_list(), other, other, _result=spy.Tensor.zeros(device, (2, 2)))
+    moved.submit()
+    moved.update(0, other, other, _result=array)
+    host = np.ones((2, 2), np.float32)
+    writes: list[Callable[[], Any]] = [
+        lambda: array.from_numpy(host), lambda: array.copy_from(host), lambda: array[1:].copy_from(host[1:]),
+        lambda: array.clear(), lambda: array[0].clear(), lambda: array.__setitem__(0, 1), lambda: array.__iadd__(1),
+        lambda: array.__setitem__(array > 0, 2), lambda: module.product(other, other, _result=array), first.submit,
+        second.submit, third.submit, moved.submit,
+    ]  # fmt: skip
+    reads: list[Callable[[], Any]] = [array.to_numpy, lambda: array + 1, lambda: module.product(array, array)]
+    buffers = [array.buffer]
+    if "textures" in device.caps.features:
+        texture, source = _texture(device), _texture(device)
+        writes += [
+            lambda: texture.copy_to(array), lambda: texture.copy_from(array), lambda: texture.copy_from(source),
+            lambda: texture.copy_from(host),
+        ]  # fmt: skip
+        reads += [texture.to_numpy, lambda: source.copy_from(texture), lambda: texture.copy_to(other)]
+        buffers.append(texture.buffer)
+    counts = counts_of(device)
+    counts.watch(buffers)
+    try:
+        for number, write in enumerate(writes):
+            before = sum(counts.so_far(buffers))
+            write()
+            assert sum(counts.so_far(buffers)) > before, f"write {number}"
+        before = sum(counts.so_far(buffers))
+        for read in reads:
+            read()
+        assert sum(counts.so_far(buffers)) == before
+    finally:
+        counts.unwatch(buffers)
 
 
 def test_the_message_and_the_end_of_watching(module: spy.Module) -> None:

@@ -159,6 +159,40 @@ def test_other_arguments(module: spy.Module) -> None:
         commands.update(2, a, b)
 
 
+def test_touched_arrays_after_an_update(module: spy.Module) -> None:
+    """Other queues, and backward passes that read an array, are told which arrays a list writes and reads now."""
+    arrays = [tensor(module, [1, 2]) for _ in range(6)]
+    a, b, c, d, e, f = arrays
+
+    def touched(commands: Any) -> dict[int, bool]:
+        buffers, written = commands._touches()
+        names = {id(x.buffer): k for k, x in enumerate(arrays)}
+        return {names[id(x)]: w for x, w in zip(buffers, written, strict=True)}
+
+    commands = module.device.command_list()
+    module.add.append_to(commands, a, b, _result=c)
+    assert touched(commands) == {0: False, 1: False, 2: True}
+    commands.submit()
+    assert touched(commands) == {0: False, 1: False, 2: True}
+    commands.update(0, a, d, _result=e)
+    assert touched(commands) == {0: False, 3: False, 4: True}
+    commands.submit()
+    assert touched(commands) == {0: False, 3: False, 4: True}
+    commands.update(0, d, a, _result=b)
+    assert touched(commands) == {0: False, 1: True, 3: False}
+    commands.update(0, a, d, _result=e)
+    # What one call writes and another one reads counts as written, in either order.
+    module.add.append_to(commands, e, f, _result=a)
+    commands.submit()
+    assert touched(commands) == {0: True, 3: False, 4: True, 5: False}
+    commands.copy(b, f)
+    commands.submit()
+    assert touched(commands) == {0: True, 1: True, 3: False, 4: True, 5: False}
+    commands.clear(f)
+    commands.submit()
+    assert touched(commands) == {0: True, 1: True, 3: False, 4: True, 5: True}
+
+
 def test_what_waits_for_what(module: spy.Module, tmp_path: Path) -> None:
     a, b, c, d = (tensor(module, [k]) for k in range(4))
     commands = module.device.command_list()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.slang.corrections.rebinding import rebound
 from tests.conformance._derivative_forms import FORMS, Form, K, V, slope
-from tests.depth import one_device, sampled
+from tests.depth import every_case, one_device, sampled
 
 
 def compare(device: spy.Device, module: spy.Module, form: Form) -> None:
@@ -39,6 +41,52 @@ def compare(device: spy.Device, module: spy.Module, form: Form) -> None:
     tangent = np.sum(result.grad_out.to_numpy()[0] * seed)
     moved = sum(np.sum(g * d) for g, d in zip(wanted, directions, strict=True))
     np.testing.assert_allclose(tangent, moved, rtol=2e-4, atol=2e-5)
+
+
+# How the number is declared that a loop writes and a product reads: the head of the function, and its type.
+DECLARED = {
+    "float": ("[Differentiable] float3 f(float3 v, float k)", "float"),
+    "typealias": ("typealias R = float; [Differentiable] float3 f(float3 v, float k)", "R"),
+    "macro": ("#define REAL float\n[Differentiable] float3 f(float3 v, float k)", "REAL"),
+    "generic": ("[Differentiable] vector<T, 3> g<T : __BuiltinFloatingPointType>(vector<T, 3> v, T k)", "T"),
+    "generic var": ("[Differentiable] vector<T, 3> g<T : __BuiltinFloatingPointType>(vector<T, 3> v, T k)", "var"),
+}
+WRITTEN = {
+    "by a loop": "[MaxIters(4)] for (int i = 0; i < 3; ++i) w = w * k + ONE / ONE; return w * v;",
+    "by a loop, within": "[MaxIters(4)] for (int i = 0; i < 3; ++i) { if (i > 0) w = w * k + ONE; } return v * w;",
+    "by two loops": "[MaxIters(4)] for (int i = 0; i < 2; ++i) "
+    "{ [MaxIters(3)] for (int j = 0; j < 2; ++j) w = w * k; } return v + w * v;",
+}
+
+
+_LOOPS = [
+    ("float", "by two loops"), ("typealias", "by a loop"), ("macro", "by a loop, within"), ("generic", "by a loop"),
+    ("generic", "by two loops"), ("generic var", "by a loop, within"),
+]  # fmt: skip
+
+
+@every_case
+@pytest.mark.parametrize(("declared", "written"), _LOOPS)
+def test_numbers_of_loops_in_each_declaration(device: spy.Device, declared: str, written: str) -> None:
+    """Whatever the number's type is called: its product with a vector has the gradients of differences."""
+    head, type_ = DECLARED[declared]
+    same: dict[str, Callable[..., Any]] = {
+        "by a loop": lambda v, k: _loop(k, 3, k) * v,
+        "by a loop, within": lambda v, k: _loop(k, 2, k) * v,
+        "by two loops": lambda v, k: v + k**5 * v,
+    }
+    body = WRITTEN[written].replace("ONE", "T(1.0f)" if "<T" in head else "1.0")
+    text = f"{head} {{ {type_} w = k; {body} }}\n"
+    if "<T" in head:
+        text += "[Differentiable] float3 f(float3 v, float k) { return g<float>(v, k); }\n"
+    form = Form("", written, text, (np.array([0.3, -0.6, 0.8]), np.array(0.7)), same[written])
+    compare(device, spy.Module.load_from_source(device, "declared_number", text), form)
+
+
+def _loop(w: Any, rounds: int, k: Any) -> Any:
+    for _ in range(rounds):
+        w = w * k + 1
+    return w
 
 
 @sampled(4)

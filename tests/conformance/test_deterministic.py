@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import one_device, sampled
+from tests.depth import every_case, one_device, sampled
 
 SOURCE = """
 [Differentiable] float product(float a, float b) { return a * b; }
@@ -181,3 +181,26 @@ def test_without_doubles_a_sum_is_refused(device: spy.Device, monkeypatch: pytes
     # Of no others: each of these places is added to by one thread.
     module.product.bwds(a, a.detach(), _result=r)
     np.testing.assert_array_equal(a.grad.numpy(), np.ones(LARGE, np.float32))
+
+
+@every_case
+@pytest.mark.parametrize("type_", ["float2x3", "float3x2", "float4", "half2x3"])
+@pytest.mark.parametrize("count", ["", "[2]"])
+def test_elements_of_every_form(device: spy.Device, type_: str, count: str) -> None:
+    """All threads add to one element, whose scalars are sums of their own: none is added to another's place."""
+    if type_.startswith("half") and "half" not in device.caps.scalars:
+        pytest.skip("the device has no halves")
+    scalar = type_[: 4 + type_.startswith("float")]
+    body = f"return a * {scalar}(b);"
+    if count:
+        body = f"{type_} r[2]; r[0] = a[0] * {scalar}(b); r[1] = a[1] * {scalar}(b); return r;"
+    text = f"typealias E = {type_}{count}; [Differentiable] E scaled(E a, float b) {{ {body} }}"
+    module = spy.Module.load_from_source(device, "m", text)
+    a = spy.Tensor.zeros(device, 1, type_ + count).with_grads()
+    shape, rng = a.to_numpy().shape[1:], np.random.default_rng(8)
+    g, b = rng.integers(-8, 9, (100, *shape)), rng.integers(1, 5, 100).astype(np.float32)
+    upstream = spy.Tensor.empty(device, 100, type_ + count)
+    upstream.copy_from(g.astype(upstream.to_numpy().dtype))
+    module.scaled.bwds(a, spy.Tensor.from_numpy(device, b), _result=spy.diff_pair(None, upstream))
+    assert a.grad is not None
+    np.testing.assert_array_equal(a.grad.to_numpy()[0], (g * b.reshape(-1, *[1] * len(shape))).sum(0))

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import slangpy_rt as spy
-from tests.depth import deep, one_device, one_in, sampled
+from tests.depth import deep, every_case, one_device, one_in, sampled
 
 pytestmark = one_device
 
@@ -602,3 +602,44 @@ def test_results_in_a_block_are_tensors_as_others(device: spy.Device) -> None:
         with pytest.raises(spy.BindError, match="one operand is a Tensor, one PyTorch"):
             y + torch.ones(3)
         assert y.__add__("text") is NotImplemented
+
+
+AXES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {
+    "cumsum": (lambda a, k: spy.cumsum(a, k), lambda a, k: a.cumsum(k), (-3, -2, -1, 1)),
+    "sort": (lambda a, k: spy.sort(a, k), lambda a, k: a.sort(k)[0], (-3, -2, -1, 1)),
+    "mean": (lambda a, k: a.mean(k), lambda a, k: a.mean(k), (-3, -1, (-2, 0))),
+    "max": (lambda a, k: a.max(k), lambda a, k: a.amax(k), (-3, -1, (-2, 0))),
+}
+
+
+@every_case
+@pytest.mark.parametrize("name", AXES)
+def test_axes_counted_from_either_end(device: spy.Device, name: str) -> None:
+    """Three dimensions of different sizes: a gradient along another axis has other numbers, or another shape."""
+    ours, theirs, axes = AXES[name]
+    for axis in axes:
+        case = Case(name, lambda a, k=axis: ours(a, k), lambda a, k=axis: theirs(a, k), ((2, 3, 4),))
+        for got, wanted in gradients(device, case, np.float32):
+            np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=TOLERANCE[np.float32], err_msg=f"axis {axis}")
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_views_that_overlap(device: spy.Device, dtype: Any) -> None:
+    """Several elements of a view lie in one place, whose gradient is the sum of theirs."""
+    if dtype is np.float64 and "double" not in device.caps.scalars:
+        pytest.skip("the device has no doubles")
+    views = (((3, 2), (1, 1), 0), ((3, 3), (-1, 1), 2), ((2, 3), (-2, -1), 5), ((4, 3), (1, 0), 1))
+    for shape, strides, offset in views:
+        case = Case(
+            "overlap",
+            lambda a, given=(shape, strides, offset): a.view(*given) * 2,
+            lambda a, given=(shape, strides, offset): a[given[2] + index_of(*given[:2])] * 2,
+            ((8,),),
+        )
+        for got, wanted in gradients(device, case, dtype):
+            np.testing.assert_allclose(got, wanted, rtol=4e-3, atol=TOLERANCE[dtype])
+
+
+def index_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """The places of a view's elements, from the first."""
+    return torch.from_numpy(np.einsum("i...,i->...", np.indices(shape), np.array(strides)))

@@ -13,7 +13,7 @@ import slangpy_rt as spy
 from slangpy_rt.arrays.layout import layout_of
 from slangpy_rt.core.dtypes import element_type
 from tests.conformance._textures import sampled as sampled_by_numpy
-from tests.depth import every_device, needs, one_device, sampled
+from tests.depth import every_case, every_device, needs, one_device, sampled
 
 Array = npt.NDArray[Any]
 TEXT = """
@@ -58,7 +58,7 @@ def _levels(texels: Array) -> list[Array]:
     return found
 
 
-@sampled(27)
+@every_case
 @pytest.mark.parametrize("filter", ["nearest", "linear"])
 @pytest.mark.parametrize("wrap", ["repeat", "mirror", "clamp", "border", ("clamp", "repeat")])
 def test_sampling(device: spy.Device, module: spy.Module, wrap: Any, filter: str) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.depth import needs, one_device, sampled
+from tests.depth import every_case, needs, one_device, sampled
 
 # What these test depends little on the device.
 pytestmark = one_device
@@ -318,3 +318,40 @@ def test_parameters_that_share_memory(device: spy.Device) -> None:
         parameter.grad[...] = 1
     optim.SGD(apart, lr=1).step()
     np.testing.assert_array_equal(whole.to_numpy(), np.arange(12) - 1)
+
+
+@every_case
+@pytest.mark.parametrize("case", ["momentum", "Adam, options", "AdamW, options"])
+def test_parameters_of_several_types_in_a_list(device: spy.Device, case: str) -> None:
+    """One list steps parameters of all types, as steps without a list do, and counts each step once."""
+    types = [t for t in ("float", "double", "half", "float3", "bfloat16") if t.rstrip("3") in scalars_of(device)]
+    values, given = start((3,)), gradients((3,), 6)
+
+    def parameters() -> list[spy.Tensor]:
+        shapes = [1 if t == "float3" else 3 for t in types]
+        made = [spy.Tensor.zeros(device, n, t).with_grads() for t, n in zip(types, shapes, strict=True)]
+        for x in made:
+            x.copy_from(values.reshape(x.to_numpy().shape).astype(np.float32))
+        return made
+
+    listed, alone = parameters(), parameters()
+    one, other = made(case, listed), made(case, alone)
+    one.append_to(commands := device.command_list())
+    for g in given:
+        for x in (*listed, *alone):
+            x.grad.copy_from(g.reshape(x.grad.to_numpy().shape).astype(x.grad.to_numpy().dtype))
+        commands.submit()
+        other.step()
+    for x, y, t in zip(listed, alone, types, strict=True):
+        np.testing.assert_allclose(
+            x.to_numpy().astype(float),
+            y.to_numpy().astype(float),
+            2e-2 if t in ("half", "bfloat16") else 1e-6,
+            err_msg=t,
+        )
+    if "Adam" in case:
+        assert one.steps == other.steps == len(given)
+
+
+def scalars_of(device: spy.Device) -> set[str]:
+    return {*device.caps.scalars, "bfloat16"}

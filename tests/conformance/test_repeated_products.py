@@ -11,7 +11,7 @@ import torch
 
 import slangpy_rt as spy
 from slangpy_rt.linalg import known_product
-from tests.depth import deep, sampled
+from tests.depth import deep, every_case, sampled
 
 MAKERS: dict[str, Callable[[spy.Device, Any], Any]] = {
     "NumPy": lambda device, values: values.copy(),
@@ -109,6 +109,58 @@ def test_other_layouts(device: spy.Device, library: str) -> None:
     for _ in range(2):
         with pytest.raises(spy.BindError, match="elements of type"):
             spy.matmul(right, wide, device=device)
+
+
+@every_case
+@pytest.mark.parametrize("name", ["a", "b", "out", "bias"])
+def test_one_array_in_another_layout(device: spy.Device, name: str) -> None:
+    """Of a product that is known, one array comes with other strides: reversed, each second number, transposed."""
+    rng = np.random.default_rng(9)
+    shapes = {"a": (N, K), "b": (K, M), "out": (N, M), "bias": (M,)}
+    views: list[Callable[[Any], Any]] = [lambda x: x, lambda x: x[::-1], lambda x: x[..., ::-1]]
+    for view in (*views, lambda x: x.T.copy().T, lambda x: x):
+        for turn in range(2):
+            host = {key: whole(rng, *shape) for key, shape in shapes.items()}
+            given: dict[str, Any] = {key: spy.Tensor.from_numpy(device, value) for key, value in host.items()}
+            if turn and name != "out":
+                twice = spy.Tensor.from_numpy(device, np.repeat(host[name], 2, -1))
+                given[name] = twice[..., ::2]
+            else:
+                given[name], host[name] = view(given[name]), view(host[name])
+            spy.matmul(**given)
+            np.testing.assert_array_equal(given["out"].to_numpy(), host["a"] @ host["b"] + host["bias"])
+
+
+@every_case
+@pytest.mark.parametrize("name", ["a", "b", "bias"])
+@pytest.mark.parametrize("size", [8, 160])
+def test_a_known_product_does_not_write_what_it_reads(
+    device: spy.Device, name: str, size: int, repeated: list[bool]
+) -> None:
+    """After products with an ``out`` of its own, ``out`` is an operand, or begins or ends within one."""
+    rng = np.random.default_rng(10)
+    for place in (None, 0, 1, size - 1):
+        host = {"a": whole(rng, size, size), "b": whole(rng, size, size), "bias": whole(rng, size)}
+        given: dict[str, Any] = {key: spy.Tensor.from_numpy(device, value) for key, value in host.items()}
+        out = spy.Tensor.zeros(device, (size, size))
+        if place is not None:
+            # Rows around the operand, so that ``out`` begins before it or after it.
+            memory = spy.Tensor.zeros(device, 4 * size * size)
+            rows = memory.view((size,) if name == "bias" else (size, size), offset=size * size)
+            rows[...] = host[name]
+            given[name] = rows
+            start = size * size + (place * size if name != "bias" else -place * size)
+            out = memory.view((size, size), offset=start)
+        wanted = host["a"] @ host["b"] + host["bias"]
+        for _ in range(2 if place is None else 1):
+            repeated.clear()
+            spy.matmul(**given, out=out)
+        np.testing.assert_array_equal(out.to_numpy(), wanted)
+        if place is None:
+            assert repeated == [True] or not is_repeated(device, "Tensor")
+        else:
+            # The product of copies may be a known one.
+            assert repeated[:1] != [True]
 
 
 @pytest.mark.parametrize("library", list(MAKERS))

@@ -10,7 +10,7 @@ from _slangtorch import DIFF_SQUARE, ONE, SQUARE, Files, files
 
 import slangpy_rt as spy
 import slangpy_rt.slangtorch as slangtorch
-from tests.depth import one_device
+from tests.depth import every_case, one_device
 
 __all__ = ["files"]  # the fixture
 
@@ -157,6 +157,44 @@ def test_gradients_on_deterministic_devices(files: Files) -> None:
             m.square.bwd(input=(x, y), output=(y, x)).launchRaw(blockSize=(2, 1, 1), gridSize=ONE)
         m.square(input=x, output=y).launchRaw(blockSize=(2, 1, 1), gridSize=ONE)
         assert y.tolist() == [9, 9]
+
+
+@every_case
+@pytest.mark.parametrize("known", [False, True])
+def test_lazy_tensors_of_known_layouts(files: Files, known: bool) -> None:
+    """A tensor that is negated as it is read has the layout of one that is not: each place refuses it."""
+    m = files.load(
+        """
+[AutoPyBindCUDA] [CudaKernel] [Differentiable] void square(DiffTensorView input, DiffTensorView output)
+{
+    let at = cudaThreadIdx().x;
+    if (at < input.size(0))
+        output[at] = input[at] * input[at];
+}
+"""
+    )
+    x, every = files.on(torch.ones(3)), files.on(torch.arange(6.0))
+    plain = every[::2]
+    for twin, lazy in (
+        (x, torch._neg_view(files.on(torch.ones(3)))),
+        (plain, torch.complex(x, x).conj().imag),
+        (x, torch._efficientzerotensor((3,), device=x.device)),
+    ):
+        if known:
+            out = torch.zeros_like(twin)
+            m.square(input=twin, output=out).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
+            assert out.tolist() == (twin * twin).tolist()
+            pair = (twin, torch.zeros_like(twin))
+            m.square.bwd(input=pair, output=(out, torch.ones_like(out))).launchRaw(blockSize=(3, 1, 1), gridSize=ONE)
+        before = lazy.clone().tolist()
+        for given in ({"input": lazy, "output": x.clone()}, {"input": x.clone(), "output": lazy}):
+            with pytest.raises(RuntimeError, match=r"(input|output) is no plain tensor; .*resolve_neg"):
+                m.square(**given)
+        one, zero = torch.ones_like(x), torch.zeros_like(x)
+        for value, gradient in ((lazy, zero), (one, lazy)):
+            with pytest.raises(RuntimeError, match=r"is no plain tensor; .*resolve_neg"):
+                m.square.bwd(input=(value, gradient), output=(zero.clone(), one.clone()))
+        assert lazy.clone().tolist() == before
 
 
 def test_lazy_tensors_are_refused(files: Files) -> None:

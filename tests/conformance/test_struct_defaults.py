@@ -66,6 +66,23 @@ def mixed(b: Any, a: float = 2, u: float = 7) -> Any:
     return a + 2 * b + 3 + 15 + 28 + 44 + 13 * u + 34 + 19 + 46 + 29 / 3
 
 
+def test_defaults_of_every_number_of_digits(device: spy.Device) -> None:
+    """Parameters' defaults are the floats of the text: a float needs up to nine digits, and few need all of them."""
+    rng, found = np.random.default_rng(6), {}
+    while len(found) < 9:
+        x = np.float32(rng.random()) * np.float32(10.0 ** rng.integers(-3, 4))
+        x = np.float32(f"{x:.{rng.integers(1, 10)}g}")
+        digits = next(n for n in range(1, 10) if np.float32(f"{x:.{n}g}") == x)
+        found.setdefault(digits, x)
+    edges = [np.float32(x) for x in (16777216, 8589973504, 1.17549435e-38, 3.40282347e38, 1e-45, 0.1, -0.100000024)]
+    numbers = [*found.values(), *edges]
+    params = ", ".join(f"float p{k} = {float(x)!r}" for k, x in enumerate(numbers))
+    items = ", ".join(f"p{k}" for k in range(len(numbers)))
+    text = f"struct All {{ float x[{len(numbers)}]; }};\nAll f({params}) {{ return {{ {{ {items} }} }}; }}"
+    got = spy.Module.load_from_source(device, "digits", text).f()
+    np.testing.assert_array_equal(np.array(got["x"], np.float32), np.array(numbers, np.float32))
+
+
 @pytest.fixture(scope="module")
 def module(device: spy.Device) -> Any:
     return spy.Module.load_from_source(device, "struct_defaults", SLANG)

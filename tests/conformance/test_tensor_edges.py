@@ -108,3 +108,66 @@ def test_broadcast_views_are_not_taken_to_be_written(device: spy.Device) -> None
     module.put(spy.Tensor.zeros(device, (2, 3)), k)
     one[0, 1] = 5
     assert x.to_numpy().tolist() == [0, 5, 2]
+
+
+def test_memory_that_must_not_be_changed(device: spy.Device) -> None:
+    """``from_dlpack`` makes Tensors, which may be written: read-only memory is refused, and calls read it."""
+    still = np.arange(4, dtype=np.float32)
+    still.flags.writeable = False
+    given = [
+        still, np.frombuffer(np.ones(4, np.float32).tobytes(), np.float32), np.broadcast_to(np.float32(1), 4),
+        still[::2], still.reshape(2, 2).T,
+    ]  # fmt: skip
+    copy = spy.Module.load_from_source(device, "read_only", "float copy(float x) { return x; }").copy
+    for array in given:
+        with pytest.raises(spy.BindError, match=r"^Tensor\.from_dlpack: an? .*that must not be changed"):
+            spy.Tensor.from_dlpack(device, array)
+        with pytest.raises(spy.BindError, match=r"^NDBuffer\.from_dlpack: an? .*that must not be changed"):
+            spy.NDBuffer.from_dlpack(device, array)
+        np.testing.assert_array_equal(copy(array), array)
+    if "zero_copy" in device.caps.features:
+        made = spy.Tensor.from_dlpack(device, own := np.zeros(4, np.float32))
+        made += 1
+        assert own.tolist() == [1, 1, 1, 1]
+
+
+def test_strides_and_offsets_of_views(device: spy.Device) -> None:
+    """``view`` counts in elements, of whatever size, beside NumPy's view of the same memory."""
+    text = "struct Item { float3 place; int number; };"
+    item = spy.Module.load_from_source(device, "view_items", text).Item
+    rng = np.random.default_rng(4)
+    for dtype in ("float", "float3", "float2x3", "int8_t", "half", "half3", "double", "uint64_t", item):
+        if isinstance(dtype, str) and element_scalar(dtype) not in device.caps.scalars:
+            continue
+        array = spy.Tensor.empty(device, 24, dtype)
+        host = array.to_numpy()
+        if host.dtype.names is None:
+            host = rng.integers(0, 100, host.shape).astype(host.dtype)
+        else:
+            host["number"], host["place"] = np.arange(24), rng.random((24, 3))
+        array.copy_from(host)
+        for shape, strides, offset in (
+            ((4,), (2,), 1), ((3, 4), (4, 1), 5), ((4, 3), (1, 4), 2), ((2, 2), (-1, -3), 20), ((5,), (0,), 7),
+            ((2, 3, 2), (12, 4, 1), 0), ((0, 3), (1, 1), 24), ((1,), (99,), 23), ((24,), None, 0), ((2, 5), None, 3),
+        ):  # fmt: skip
+            steps = strides or tuple(int(np.prod(shape[k + 1 :])) for k in range(len(shape)))
+            index = np.full(shape, offset, int)
+            for axis, step in enumerate(steps):
+                index += step * np.arange(shape[axis]).reshape([-1 if k == axis else 1 for k in range(len(shape))])
+            found = array.view(shape, strides, offset)
+            np.testing.assert_array_equal(
+                found.to_numpy(), host[index], err_msg=f"{dtype} {shape} {strides} {offset}"
+            )
+            if found.is_contiguous and found.shape[0] > 1:
+                np.testing.assert_array_equal(
+                    found[1:].view((1, found[1:].size)).to_numpy()[0], flat(host[index[1:]], index)
+                )
+
+
+def flat(array: Any, index: Any) -> Any:
+    """An array of elements as one row of them."""
+    return array.reshape(-1, *array.shape[index.ndim :])
+
+
+def element_scalar(name: str) -> str:
+    return name.rstrip("0123456789x") if name.startswith(("float", "half")) else name

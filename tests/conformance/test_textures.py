@@ -433,3 +433,31 @@ def test_wraps_of_each_axis(device: spy.Device) -> None:
         sampler = device.create_sampler("nearest", wrap)
         wanted = [texels[index[ways[2]](z, 3), index[ways[1]](y, 4), index[ways[0]](x, 5)] for x, y, z in places]
         np.testing.assert_allclose(look(texture, sampler, at), wanted, rtol=1e-6)
+
+
+@every_device
+def test_layers_whose_bytes_are_odd(device: spy.Device) -> None:
+    """Layers, faces and levels of 3 and 15 bytes: none begins at a multiple of 16 behind the one before."""
+    text = """
+    uint4 layered(Texture2DArray<uint4> t, int4 at) { return t.Load(at); }
+    uint4 lined(Texture1DArray<uint4> t, int3 at) { return t.Load(at); }
+    uint4 solid(Texture3D<uint4> t, int4 at) { return t.Load(at); }
+    """
+    m = spy.Module.load_from_source(device, "odd_layers", text)
+    rng = np.random.default_rng(2)
+    for name, kind, shape in (
+        ("layered", "2d_array", (3, 3, 5)), ("lined", "1d_array", (4, 3)), ("solid", "3d", (3, 3, 5)),
+    ):  # fmt: skip
+        for channels in (1, 4):
+            texels = rng.integers(0, 256, (*shape, channels), np.uint8)
+            format = {1: "r8_uint", 4: "rgba8_uint"}[channels]
+            texture = spy.Texture.from_numpy(device, texels, type=kind, format=format, mips=True)
+            for level in range(2):
+                # Whole numbers keep one texel of each group; layers are not halved.
+                first = 0 if kind == "3d" else 1
+                for axis in range(first, len(shape)) if level else ():
+                    texels = np.take(texels, np.arange(max(texels.shape[axis] // 2, 1)) * 2, axis)
+                places = np.stack(np.meshgrid(*map(np.arange, texels.shape[:-1]), indexing="ij"), -1)[..., ::-1]
+                at = np.concatenate([places, np.full((*places.shape[:-1], 1), level)], -1).astype(np.int32)
+                found = np.asarray(m[name](texture, at))
+                np.testing.assert_array_equal(found[..., :channels], texels, err_msg=f"{kind} {format} {level}")

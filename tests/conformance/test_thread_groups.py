@@ -178,6 +178,134 @@ def test_waves(device: spy.Device, size: int) -> None:
     np.testing.assert_array_equal(module.quad(x)[:whole], x[:whole].reshape(-1, 2)[:, ::-1].reshape(whole))
 
 
+ATOMICS = """
+import slangpy_rt;
+groupshared uint unsigned_[8];
+groupshared int signed_[8];
+
+// Each thread changes each number; numbers from 32 on in `out` are those of an array in memory.
+[shader("compute")] [numthreads(64, 1, 1)]
+void change(
+    uint at : SV_GroupIndex, Tensor<uint, 1> x, RWTensor<uint, 1> out, RWTensor<uint, 1> far,
+    RWTensor<int, 1> farSigned)
+{
+    if (at < 8)
+    {
+        unsigned_[at] = at == 4 || at == 0 ? 0xffffffff : at == 1 ? 5 : 0;
+        signed_[at] = 7;
+    }
+    GroupMemoryBarrierWithGroupSync();
+    let u = x[int(at)];
+    let i = int(u);
+    InterlockedMin(unsigned_[0], u); InterlockedMax(unsigned_[1], u); InterlockedAdd(unsigned_[2], u);
+    InterlockedOr(unsigned_[3], u); InterlockedAnd(unsigned_[4], u); InterlockedXor(unsigned_[5], u);
+    InterlockedMin(signed_[0], i); InterlockedMax(signed_[1], i); InterlockedAdd(signed_[2], i);
+    InterlockedMin(far[0], u); InterlockedMax(far[1], u); InterlockedAdd(far[2], u);
+    InterlockedMin(farSigned[0], i); InterlockedMax(farSigned[1], i);
+    // A number of its own for each thread.
+    uint before;
+    InterlockedAdd(unsigned_[6], 1, before);
+    out[32 + int(before)] = before;
+    // Half of the threads.
+    if ((at & 1) != 0)
+        InterlockedMax(unsigned_[7], u);
+    else
+        InterlockedMin(signed_[3], i);
+    GroupMemoryBarrierWithGroupSync();
+    if (at < 8)
+    {
+        out[int(at)] = unsigned_[at];
+        out[int(at) + 8] = uint(signed_[at]);
+    }
+}
+"""
+
+
+@needs("groups")
+@sampled(1)
+def test_atomic_operations_of_a_group(device: spy.Device) -> None:
+    """Numbers above 2^31 are large as uint and negative as int, in the group's memory and in an array."""
+    module: Any = spy.Module.load_from_source(device, "test_atomic_groups", ATOMICS)
+    x = np.random.default_rng(1).integers(0, 2**32, 64, np.uint32)
+    for given in (x, x | np.uint32(1 << 31), x >> np.uint32(1)):
+        out, far = spy.Tensor.zeros(device, 96, "uint"), spy.Tensor.from_numpy(device, np.uint32([2**32 - 1, 0, 0]))
+        signed = spy.Tensor.from_numpy(device, np.int32([2**31 - 1, -(2**31)]))
+        module.change.dispatch(64, spy.Tensor.from_numpy(device, given), out, far, signed)
+        i, total = given.view(np.int32), np.uint32(int(given.sum(dtype=np.uint64)) % 2**32)
+        found = out.to_numpy()
+        unsigned = [
+            given.min(), max(given.max(), 5), total, np.bitwise_or.reduce(given), np.bitwise_and.reduce(given),
+            np.bitwise_xor.reduce(given), 64, given[1::2].max(),
+        ]  # fmt: skip
+        np.testing.assert_array_equal(found[:8], unsigned)
+        added = np.uint32((int(total) + 7) % 2**32).view(np.int32)
+        signs = [min(i.min(), 7), max(i.max(), 7), added, min(i[::2].min(), 7)]
+        np.testing.assert_array_equal(found[8:12].view(np.int32), signs)
+        np.testing.assert_array_equal(found[32:], np.arange(64))
+        np.testing.assert_array_equal(far.to_numpy(), [given.min(), given.max(), total])
+        np.testing.assert_array_equal(signed.to_numpy(), [i.min(), i.max()])
+
+
+WAVES = """
+import slangpy_rt;
+[shader("compute")] [numthreads(64, 1, 1)]
+void waves(uint at : SV_GroupIndex, Tensor<int, 1> x, RWTensor<int, 2> out)
+{
+    let k = int(at);
+    let v = x[k];
+    let odd = (v & 1) != 0;
+    out[0, k] = int(WaveGetLaneCount());
+    // All lanes, and then those of a branch.
+    for (int part = 0; part < 2; ++part)
+    {
+        if (part == 1 && v % 3 == 0)
+            continue;
+        let r = 1 + 16 * part;
+        out[r + 0, k] = WaveActiveSum(v); out[r + 1, k] = WaveActiveMin(v); out[r + 2, k] = WaveActiveMax(v);
+        out[r + 3, k] = WaveActiveBitOr(v); out[r + 4, k] = WaveActiveBitAnd(v); out[r + 5, k] = WaveActiveBitXor(v);
+        out[r + 6, k] = int(WaveActiveCountBits(odd)); out[r + 7, k] = int(WavePrefixCountBits(odd));
+        out[r + 8, k] = WavePrefixSum(v); out[r + 9, k] = WaveActiveAnyTrue(odd) ? 1 : 0;
+        out[r + 10, k] = WaveActiveAllTrue(odd) ? 1 : 0; out[r + 11, k] = WaveActiveAllEqual(v) ? 1 : 0;
+        out[r + 12, k] = WaveReadLaneFirst(v); out[r + 13, k] = WaveIsFirstLane() ? 1 : 0;
+        out[r + 14, k] = WavePrefixProduct(v | 1); out[r + 15, k] = int(WaveActiveMax(uint(v)));
+    }
+}
+"""
+
+
+@needs("groups", "wave")
+@sampled(1)
+def test_wave_operations_beside_numpy(device: spy.Device) -> None:
+    """Of all lanes of a wave, and of those in a branch; numbers of both signs, all of them odd, and all equal."""
+    module: Any = spy.Module.load_from_source(device, "test_wave_operations", WAVES)
+    x = np.random.default_rng(2).integers(-(2**31), 2**31, 64, np.int32)
+    for given in (x, x | np.int32(1), np.full(64, -7, np.int32)):
+        out = spy.Tensor.zeros(device, (33, 64), "int")
+        module.waves.dispatch(64, spy.Tensor.from_numpy(device, given), out)
+        found = out.to_numpy()
+        lanes = int(found[0, 0])
+        for start in range(0, 64, lanes):
+            wave = np.arange(start, start + lanes)
+            for part in range(2):
+                # The sign of a remainder is that of the number, as in C.
+                active = wave if part == 0 else wave[np.fmod(given[wave], 3) != 0]
+                if not active.size:
+                    continue
+                v = given[active].astype(np.int64)
+                odd = (v & 1) != 0
+                rows = [
+                    v.sum(), v.min(), v.max(), np.bitwise_or.reduce(v), np.bitwise_and.reduce(v),
+                    np.bitwise_xor.reduce(v), odd.sum(), odd.cumsum() - odd, v.cumsum() - v, odd.any(), odd.all(),
+                    (v == v[0]).all(), v[0], np.arange(v.size) == 0,
+                    [int(np.prod(v[:n].astype(object) | 1)) for n in range(v.size)],
+                    given[active].view(np.uint32).max(),
+                ]  # fmt: skip
+                for row, wanted in enumerate(rows):
+                    values = np.array([int(w) % 2**32 for w in np.broadcast_to(np.array(wanted, object), v.shape)])
+                    got = found[1 + 16 * part + row, active].view(np.uint32)
+                    np.testing.assert_array_equal(got, values, err_msg=f"row {row}, part {part}, lanes {lanes}")
+
+
 def test_other_functions_of_the_module(device: spy.Device, module: Any) -> None:
     """A thread still runs several elements of a function that reaches nothing of the kind."""
     x, i = np.arange(61, dtype=np.float32), np.arange(61, dtype=np.uint32)

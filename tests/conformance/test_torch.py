@@ -12,7 +12,7 @@ import torch
 from _torch import module, same
 
 import slangpy_rt as spy
-from tests.depth import one_device, sampled
+from tests.depth import every_device, one_device, sampled
 
 __all__ = ["module"]  # the fixture
 
@@ -34,6 +34,30 @@ def test_tensors_in_tensors_out(module: spy.Module) -> None:
     same(module.two(torch.arange(3, dtype=torch.int32)), torch.tensor([0, 2, 4], dtype=torch.int32))
     same(module.mul(torch.nn.Parameter(a).detach(), b=1.0), a)
     same(module.unit(torch.tensor([[3.0, 0, 4]])), torch.tensor([[0.6, 0, 0.8]]))
+
+
+@every_device
+def test_other_strides_after_others(module: spy.Module) -> None:
+    """Tensors of one shape, of which no two that are not contiguous have the same strides, in each order."""
+    wide = torch.linspace(1, 2, 144).reshape(12, 12)
+    views: list[Callable[[torch.Tensor], torch.Tensor]] = [
+        lambda t: t[:4, :6], lambda t: t[:8:2, :6], lambda t: t[:4, ::2], lambda t: t.T[:4, :6],
+        lambda t: t.T[:4, ::2], lambda t: t[:1, :6].expand(4, 6), lambda t: t[:4, :1].expand(4, 6),
+        lambda t: t[4:8, 3:9].clone(),
+        lambda t: t[:4, :6].T.contiguous().T, lambda t: t.as_strided((4, 6), (1, 2)),
+    ]  # fmt: skip
+    for first in views:
+        for second in views:
+            x, y = first(wide), second(wide + 1)
+            same(module.mul(x, y), x * y * y)
+            # Beside a number the layout is known by the signature alone.
+            same(module.mul(x, 2.0), 4 * x)
+            same(module.mul(2.0, y), 2 * y * y)
+            # An array that is written has the strides of the tensor, too.
+            if 0 not in y.stride() and y.stride() != (1, 2):
+                out = second(torch.zeros(12, 12))
+                module.mul(x, y, _result=out)
+                same(out, x * y * y)
 
 
 def test_calls_after_calls_are_told_apart(module: spy.Module) -> None:

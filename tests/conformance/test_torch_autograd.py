@@ -16,7 +16,7 @@ from _gradient_functions import CASES, HELPERS, shapes
 from _torch import module, same
 
 import slangpy_rt as spy
-from tests.depth import every_device, needs, one_device, one_in, sampled
+from tests.depth import every_case, every_device, needs, one_device, one_in, sampled
 
 __all__ = ["module"]  # the fixture
 
@@ -231,6 +231,58 @@ def test_what_follows_tensors_in_another_way_is_refused(module: spy.Module) -> N
         same(tangent(lambda t: module.mul(a, b)), a * b * b)
         same(torch.vmap(lambda t: t + module.mul(a, b))(torch.zeros(2, 4))[1], a * b * b)
         torch.testing.assert_close(torch.autograd.grad(module.mul(x, b), x, b)[0], b**3)
+
+
+LAZY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "negated": lambda x: torch._neg_view(x.detach().clone()),
+    "imaginary": lambda x: torch.complex(x.detach(), x.detach()).conj().imag,
+    "zeros": lambda x: torch._efficientzerotensor(tuple(x.shape)),
+}
+
+
+@every_case
+@pytest.mark.parametrize("way", ["plain", "number", "matmul", "out", "dict"])
+@pytest.mark.parametrize("lazy", LAZY)
+def test_tensors_whose_memory_does_not_hold_their_values(module: spy.Module, way: str, lazy: str) -> None:
+    """As arguments they are refused, also after calls of tensors with memory; as gradients they are values."""
+    device, one = module.device, torch.ones(3, 3)
+    calls: dict[str, Callable[[Any], Any]] = {
+        "plain": lambda x: module.mul(x, one), "number": lambda x: module.mul(x, 1.0),
+        "matmul": lambda x: spy.matmul(x, torch.eye(3), device=device), "dict": lambda x: module.mul(x, b=one),
+        "out": lambda x: module.mul(one, one, _result=x),
+    }  # fmt: skip
+    # Of two strides: an imaginary part has gaps.
+    for given in (one, torch.ones(3, 6)[:, ::2]):
+        for _ in range(3):
+            calls[way](given.clone() if way == "out" else given)
+        with pytest.raises((spy.BindError, RuntimeError), match=r"memory does not hold its values"):
+            calls[way](LAZY[lazy](one))
+    if way == "out":
+        return
+    for _ in range(2):
+        x = torch.ones(3, 3, requires_grad=True)
+        result = calls[way](x)
+        (wanted,) = torch.autograd.grad(result, x, LAZY[lazy](one).clone().resolve_neg() + 0.0, retain_graph=True)
+        torch.testing.assert_close(torch.autograd.grad(result, x, LAZY[lazy](one))[0], wanted)
+
+
+@every_case
+@pytest.mark.parametrize("way", ["alone", "beside a number", "by name", "with an output"])
+@pytest.mark.parametrize("through", ["input", "gradient", "both"])
+def test_second_derivatives_by_each_way(module: spy.Module, way: str, through: str) -> None:
+    """A gradient depends on the inputs and on the gradient of the result: neither is treated as a constant."""
+    x, weight = torch.rand(4, requires_grad=True), torch.rand(4, requires_grad=True)
+    calls: dict[str, Any] = {
+        "alone": lambda: module.mul(x, x.detach()),
+        "beside a number": lambda: module.mul(x, 2.0),
+        "by name": lambda: module.mul(x, b=torch.ones(4)),
+        "with an output": lambda: module.mul.map(_result=(0,))(x, torch.ones(4)),
+    }
+    out = calls[way]()
+    (first,) = torch.autograd.grad((out * (weight if through != "input" else 1)).sum(), x, create_graph=True)
+    wanted = weight if through == "gradient" else x
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        torch.autograd.grad((first * first.detach()).sum(), wanted)
 
 
 def test_a_second_derivative_is_refused(module: spy.Module) -> None:

@@ -15,6 +15,9 @@ import pytest
 import slangpy_rt as spy
 from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
+from slangpy_rt.tuning.call_info import CallInfo
+from slangpy_rt.tuning.kind import kind_of_call
+from slangpy_rt.tuning.policy import policy_of
 from tests.depth import deep, one_device
 
 pytestmark = one_device
@@ -388,3 +391,19 @@ def test_gradients_of_their_own_are_added_once(device: spy.Device, module: spy.M
             assert t.grad == 10 + n * 12
         else:
             np.testing.assert_array_equal(grad.to_numpy(), 10 + n * 3 * x * x)
+
+
+@one_device
+def test_sizes_that_share_a_configuration(device: spy.Device) -> None:
+    """With ``key="pow2"`` sizes up to the same power of two do, and no others; 0 and 1 are kinds of their own."""
+    policy = policy_of("f.tune", key="pow2")
+
+    def kind(size: int, value: int = 3) -> str:
+        info = CallInfo("f", {"x": (size, 3), "k": ()}, {"x": "float", "k": "int"}, {"k": value}, "", device.caps)
+        return kind_of_call("f", policy, info, ())
+
+    sizes = [0, 1, 2, 3, 4, 5, 7, 8, 9, 63, 64, 65, 127, 128, 129, 2**31 - 1, 2**31, 2**31 + 1]
+    groups = [0, 1, 2, 4, 4, 8, 8, 8, 16, 64, 64, 128, 128, 128, 256, 2**31, 2**31, 2**32]
+    for a, b in ((a, b) for a in range(len(sizes)) for b in range(len(sizes))):
+        assert (kind(sizes[a]) == kind(sizes[b])) == (groups[a] == groups[b]), (sizes[a], sizes[b])
+        assert (kind(5, sizes[a]) == kind(5, sizes[b])) == (groups[a] == groups[b]), (sizes[a], sizes[b])

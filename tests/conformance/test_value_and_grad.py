@@ -129,6 +129,25 @@ def test_a_number_beside_arrays(device: spy.Device, module: Any) -> None:
     assert gradients["y"] == pytest.approx(4 * np.sin([0.5, 1, 1.5]).sum(), 1e-6)
 
 
+def test_types_in_turn(device: spy.Device, module: Any) -> None:
+    """Results of several types, shapes and ranks on one device: what is kept for one is not used for another."""
+    for shape in ((), (3,)):
+        for name, dtype in (("scaled", np.float32), ("short", np.float16), ("exact", np.float64)):
+            if {"exact": "double", "short": "half"}.get(name, "float") not in device.caps.scalars:
+                continue
+            x = np.full(shape, 3, dtype) if shape else 3.0
+            if name == "exact":
+                total, found = module.exact.value_and_grad(x, x)
+                wanted, slopes = 27, {"x": 18, "y": 9}
+            else:
+                function = module.scaled.set(scale=2.0) if name == "scaled" else module.short
+                total, found = function.value_and_grad(x)
+                wanted, slopes = (18, {"x": 12}) if name == "scaled" else (9, {"x": 6})
+            assert total == wanted * np.size(x), (name, shape)
+            for key, slope in slopes.items():
+                np.testing.assert_array_equal(found[key], np.full(shape, slope), err_msg=f"{name} {shape}")
+
+
 def test_own_gradients_are_left_alone(device: spy.Device, module: Any) -> None:
     x = spy.Tensor.ones(device, 3).with_grads()
     k = spy.Tensor.ones(device, 3).with_grads()
