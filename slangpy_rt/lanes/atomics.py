@@ -65,8 +65,10 @@ class Atomics:
             assert operation is not None
             self._changed(operation, place, self.places.pointer(place), type_, joined.text)
             return Value(type_, "zeroinitializer", ANY)
-        bits, offsets, values = text.bits(mask), text.vector(place.offset), text.vector(value)
-        expected = text.vector(wanted) if wanted else ""
+        bits = text.bits(mask)
+        # LLVM would store a whole vector for each lane that it takes out by a variable number.
+        offsets, values = self._row(place.offset), self._row(value)
+        expected = self._row(wanted) if wanted else ""
         left = text.cell(f"i{w}", bits)
         before = text.cell(text.whole(type_), "zeroinitializer") if used else ""
         head, done = text.name(), text.name()
@@ -74,10 +76,10 @@ class Atomics:
         text.put(head)
         now = text.let(f"load i{w}, ptr {left}")
         lane = text.call(f"llvm.cttz.i{w}", f"i{w}", [(f"i{w}", now), ("i1", "true")])
-        at = self.places.pointer(place, text.lane(place.offset.type, offsets, lane, f"i{w}"))
-        one = text.lane(type_, values, lane, f"i{w}")
+        at = self.places.pointer(place, self._item(place.offset.type, offsets, lane))
+        one = self._item(type_, values, lane)
         if wanted:
-            old = text.lane(type_, expected, lane, f"i{w}")
+            old = self._item(type_, expected, lane)
             found = self._exchanged(place, at, type_, old, one)
         else:
             assert operation is not None
@@ -92,6 +94,15 @@ class Atomics:
         text.branch(text.let(f"icmp ne i{w} {rest}, 0"), head, done)
         text.put(done)
         return Value(type_, text.let(f"load {text.whole(type_)}, ptr {before}") if used else "zeroinitializer", ANY)
+
+    def _row(self, value: Value) -> str:
+        """Store the numbers of all lanes; return the address of the first."""
+        return self.text.cell(self.text.whole(value.type), self.text.vector(value))
+
+    def _item(self, type_: str, row: str, lane: str) -> str:
+        """Return the number of one lane of a row."""
+        text = self.text
+        return text.let(f"load {type_}, ptr {text.let(f'getelementptr {type_}, ptr {row}, i{text.width} {lane}')}")
 
     def _changed(self, operation: str, place: Place, at: str, type_: str, value: str) -> str:
         """Change the number at an address by an operation of ``atomicrmw``; return the one before."""
@@ -110,12 +121,15 @@ class Atomics:
 
     def _exchanged(self, place: Place, at: str, type_: str, wanted: str, value: str) -> str:
         """Write a number to an address if another one lies there; return the one before."""
-        text = self.text
+        text, bits = self.text, f"i{8 * SIZES[type_]}"
+        if type_ != bits:  # floats are compared by their bits
+            wanted, value = (text.let(f"bitcast {type_} {each} to {bits}") for each in (wanted, value))
         if place.base is None:
-            pair = text.let(f"cmpxchg ptr {at}, {type_} {wanted}, {type_} {value} monotonic monotonic")
-            return text.let(f"extractvalue {{ {type_}, i1 }} {pair}, 0")
-        before = text.let(f"load {type_}, ptr {at}")
-        same = text.let(f"icmp eq {type_} {before}, {wanted}")
-        after = text.let(f"select i1 {same}, {type_} {value}, {type_} {before}")
-        text.emit(f"store {type_} {after}, ptr {at}")
-        return before
+            pair = text.let(f"cmpxchg ptr {at}, {bits} {wanted}, {bits} {value} monotonic monotonic")
+            before = text.let(f"extractvalue {{ {bits}, i1 }} {pair}, 0")
+        else:
+            before = text.let(f"load {bits}, ptr {at}")
+            same = text.let(f"icmp eq {bits} {before}, {wanted}")
+            after = text.let(f"select i1 {same}, {bits} {value}, {bits} {before}")
+            text.emit(f"store {bits} {after}, ptr {at}")
+        return before if type_ == bits else text.let(f"bitcast {bits} {before} to {type_}")

@@ -9,6 +9,7 @@ import numpy as np
 
 from slangpy_rt.arguments.adapter import Adapter
 from slangpy_rt.arguments.adapters import converter
+from slangpy_rt.arrays.differentiable import DiffPair
 from slangpy_rt.arrays.ndbuffer import NDBuffer
 from slangpy_rt.arrays.tensor import Tensor
 from slangpy_rt.arrays.value_ref import ValueRef
@@ -87,6 +88,9 @@ class Snapshot:
             kept = value.value
             self.arrays.append(value)
             self._undo.append(lambda: setattr(value, "value", kept))
+            if isinstance(value, DiffPair):
+                gradient = value.grad
+                self._undo.append(lambda: setattr(value, "grad", gradient))
         elif isinstance(stand_in, Adapter):
             self._keep(stand_in.on(self._device, value))
         elif (fields := fields_of(value)) is not None:

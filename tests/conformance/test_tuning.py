@@ -18,7 +18,7 @@ from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.tuning.call_info import CallInfo
 from slangpy_rt.tuning.kind import kind_of_call
 from slangpy_rt.tuning.policy import policy_of
-from tests.depth import deep, one_device
+from tests.depth import deep, every_case, one_device
 
 pytestmark = one_device
 
@@ -369,6 +369,7 @@ def test_a_config_is_a_mapping() -> None:
         config[[]]  # type: ignore[index]
 
 
+@every_case
 @pytest.mark.parametrize("given", ["both", "out", "in and out", "pair"])
 def test_gradients_of_their_own_are_added_once(device: spy.Device, module: spy.Module, given: str) -> None:
     """A search runs each configuration many times; what is in the gradients afterwards is one call's."""

@@ -89,6 +89,7 @@ class LlvmCompiler:
         llvm = self._llvm
         with _LOCK:
             module = llvm.parse_assembly(text)
+            module.verify()
             if self._without_halves:
                 module.link_in(llvm.parse_assembly(HALF_CONVERSIONS))
             module.triple, module.data_layout = self._machine.triple, str(self._machine.target_data)
