@@ -1,7 +1,7 @@
 """Debug information of a SPIR-V module (NonSemantic.Shader.DebugInfo.100): places in the Slang text, variables.
 
-Types of variables are not read here: those of SPIR-V have the same members. Without the compiler's option ``-g2`` a
-module has none of this.
+Types are not read here, because the SPIR-V types of variables have the same members. A module has debug information
+only if it was compiled with ``-g2``.
 """
 
 from __future__ import annotations

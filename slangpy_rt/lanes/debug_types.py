@@ -26,7 +26,7 @@ class VariableLayout:
         self.module = module
 
     def align(self, id_: int) -> int:
-        """Return a number of bytes of which all addresses of a type are multiples."""
+        """Return the alignment of a type in bytes."""
         parts = self.module.parts(id_)
         return max(map(self.align, parts), default=1) if self._composite(id_) else SIZES[self.module.scalar(id_)]
 

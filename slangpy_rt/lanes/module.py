@@ -94,7 +94,7 @@ class Block:
 class Function:
     """A function: its result type, parameters, variables (id to type of the value) and blocks, the first first.
 
-    `declared` has the ids of variables with a name in the Slang text, each with that of its debug information.
+    `declared` has two ids for each named variable of the Slang text: the variable and its debug information.
     """
 
     type: int

@@ -325,6 +325,8 @@ def test_parameters_that_share_memory(device: spy.Device) -> None:
 def test_parameters_of_several_types_in_a_list(device: spy.Device, case: str) -> None:
     """One list steps parameters of all types, as steps without a list do, and counts each step once."""
     types = [t for t in ("float", "double", "half", "float3", "bfloat16") if t.rstrip("3") in scalars_of(device)]
+    if device.name in ("rhi-vulkan", "rhi-vulkan-handles", "rhi-d3d12"):  # they have no exp of doubles
+        types = [t for t in types if t != "double"]
     values, given = start((3,)), gradients((3,), 6)
 
     def parameters() -> list[spy.Tensor]:

@@ -385,7 +385,7 @@ def test_copies_behind_reads(ordered: Ordered) -> None:
     records("dbces", read, lambda: copy(c, b))  # b was written
     records("dces", read, lambda: copy(c, a))  # a is read by both
     records("dces", read, lambda: copy(c, d))
-    # The barrier before a copy clears the notes of earlier work. It does not clear those of the copy.
+    # The barrier before a copy clears the notes of earlier work, and keeps the notes that the copy itself makes.
     records("dbcbfes", read, lambda: copy(b, c), c.clear)
     records("dbcbdes", read, lambda: copy(b, c), lambda: module.twice(d, _result=c))
     records("dbcbdes", read, lambda: copy(b, c), lambda: module.twice(b, _result=d))

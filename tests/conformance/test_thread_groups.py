@@ -183,7 +183,8 @@ import slangpy_rt;
 groupshared uint unsigned_[8];
 groupshared int signed_[8];
 
-// Each thread changes each number; numbers from 32 on in `out` are those of an array in memory.
+// All threads change the same numbers, in group memory and in arrays. out[0..15] holds the results in group memory;
+// out[32..] holds what each addition to unsigned_[6] returned.
 [shader("compute")] [numthreads(64, 1, 1)]
 void change(
     uint at : SV_GroupIndex, Tensor<uint, 1> x, RWTensor<uint, 1> out, RWTensor<uint, 1> far,

@@ -2,7 +2,7 @@
 
 Slang emits ``run(begin, end, call)``; g++, clang++ or the zig of the ziglang wheel compiles it to a shared library.
 Device memory is host memory, so NumPy arrays are used in place. Kernels that use thread groups are compiled
-from SPIR-V instead (``group_compiler``), if the llvmlite package is there; without it Slang refuses them.
+from SPIR-V instead (``group_compiler``), which needs the llvmlite package; without the package Slang refuses them.
 """
 
 from __future__ import annotations

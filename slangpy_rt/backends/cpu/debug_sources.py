@@ -1,4 +1,4 @@
-"""Files in which a debugger finds the Slang text of kernels: those of users, and copies of texts that have none."""
+"""DebugSources: the files that a debugger reads for Slang source text, written here for modules without a file."""
 
 from __future__ import annotations
 

@@ -12,7 +12,14 @@ from typing import Any
 
 from slangpy_rt.backends.base import Kernel
 from slangpy_rt.backends.cpu.group_format import HEAD, MARK
-from slangpy_rt.backends.cpu.kernel import CHUNK_SECONDS, PROBE, PROBE_ENOUGH, PROBE_SECONDS, WORTH_SECONDS
+from slangpy_rt.backends.cpu.kernel import (
+    CHUNK_SECONDS,
+    MOST_CHUNKS,
+    PROBE,
+    PROBE_ENOUGH,
+    PROBE_SECONDS,
+    WORTH_SECONDS,
+)
 from slangpy_rt.backends.cpu.llvm import LlvmCompiler, LoadedObject
 from slangpy_rt.backends.cpu.shared_launches import shared_text
 from slangpy_rt.core.target import KernelInfo
@@ -24,7 +31,7 @@ _RUN_FIRST = ctypes.CFUNCTYPE(
 )
 _RUN_SHARED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 # The functions by which threads share launches of groups.
-SHARED = shared_text(PROBE, PROBE_ENOUGH, PROBE_SECONDS, WORTH_SECONDS, CHUNK_SECONDS)
+SHARED = shared_text(PROBE, PROBE_ENOUGH, MOST_CHUNKS, PROBE_SECONDS, WORTH_SECONDS, CHUNK_SECONDS)
 
 
 class GroupKernel(Kernel):

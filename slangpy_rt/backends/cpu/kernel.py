@@ -42,6 +42,10 @@ PROBE_ENOUGH = 4096
 PROBE_SECONDS = 25e-6
 WORTH_SECONDS = 60e-6
 CHUNK_SECONDS = 250e-6
+# The most chunks of a launch, if the threads need no more. A range adds its gradient to memory at its end, and 2^14
+# additions of equal terms lose 1.5e-4 of the sum (docs/design/0079-sums-of-many-terms.md). Without a limit, a launch
+# whose timed elements another process interrupted is divided into so many chunks.
+MOST_CHUNKS = 1024
 
 # Added to every kernel's library, so that the small kernels of a recording run in one foreign call, and so does a
 # thread's part of a large launch, where no interrupt comes. ``run_first`` runs and times the first elements, and
@@ -109,8 +113,9 @@ SLANGPY_RT_EXPORT int run_first(
     // Whole cache lines a chunk, enough chunks for uneven work, few enough that handing them out is free.
     long long most = (work->end - done + work->shares - 1) / work->shares;
     const double timed = CHUNK_SECONDS * double(size) / seconds;
-    if (!coarse && timed < double(most))
-        most = (long long)timed;
+    const long long least = (work->end - done + 64 * MOST_CHUNKS - 1) / (64 * MOST_CHUNKS) * 64;
+    if (!coarse && least < most && timed < double(most))
+        most = timed < double(least) ? least : (long long)timed;
     work->chunk = most / 64 * 64 > 64 ? most / 64 * 64 : 64;
     work->next = done;
     work->chunks = (work->end - done + work->chunk - 1) / work->chunk;
@@ -132,7 +137,7 @@ SLANGPY_RT_EXPORT int run_shared(SharedRange *work)
 """
 for _name, _value in {
     "PROBE_ENOUGH": PROBE_ENOUGH, "PROBE_SECONDS": PROBE_SECONDS, "PROBE": PROBE, "WORTH_SECONDS": WORTH_SECONDS,
-    "CHUNK_SECONDS": CHUNK_SECONDS,
+    "CHUNK_SECONDS": CHUNK_SECONDS, "MOST_CHUNKS": MOST_CHUNKS,
 }.items():  # fmt: skip
     RUN_LIST = re.sub(rb"\b%b\b" % _name.encode(), str(_value).encode(), RUN_LIST)
 RUN_LIST += STREAMING

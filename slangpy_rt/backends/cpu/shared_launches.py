@@ -124,7 +124,14 @@ share:
   %most.f = call double @llvm.minnum.f64(double %timed, double %even.f)
   %most = fptosi double %most.f to i64
   %units = udiv i64 %most, %unit
-  %whole = mul i64 %units, %unit
+  %slots = mul i64 %unit, $chunks
+  %slots.less = sub i64 %slots, 1
+  %up2 = add i64 %left, %slots.less
+  %least = udiv i64 %up2, %slots
+  %even.units = udiv i64 %even, %unit
+  %fewest = call i64 @llvm.umin.i64(i64 %least, i64 %even.units)
+  %more = call i64 @llvm.umax.i64(i64 %units, i64 %fewest)
+  %whole = mul i64 %more, %unit
   %chunk = call i64 @llvm.umax.i64(i64 %whole, i64 %unit)
   %chunk.at = getelementptr %work, ptr %work, i32 0, i32 3
   %next.at = getelementptr %work, ptr %work, i32 0, i32 4
@@ -178,15 +185,17 @@ leave:
 )
 
 
-def shared_text(probe: int, enough: int, piece: float, worth: float, chunk: float) -> str:
+def shared_text(probe: int, enough: int, chunks: int, piece: float, worth: float, chunk: float) -> str:
     """Return the text for launches that are divided in a certain way.
 
     Parameters
     ----------
     probe, enough : int
         Threads of the first piece that is timed, and the threads from which on a piece is large enough to decide.
+    chunks : int
+        The most chunks of a launch, if the threads need no more.
     piece, worth, chunk : float
         Seconds of a piece that is long enough to decide, of a launch that is worth sharing, and of a chunk.
     """
     seconds = {name: f"{value:.17e}" for name, value in (("piece", piece), ("worth", worth), ("chunk", chunk))}
-    return Template(_SHARED).substitute(probe=probe, enough=enough, **seconds)
+    return Template(_SHARED).substitute(probe=probe, enough=enough, chunks=chunks, **seconds)
