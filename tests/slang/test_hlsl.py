@@ -290,10 +290,12 @@ def test_wide_accesses_in_hlsl(written: Written) -> None:
 )
 def test_gradients_that_many_add_to_in_hlsl(written: Written, name: str, dtype: str, exchange: str) -> None:
     reduce(written, name, dtype)
-    check_hlsl(written.codes[-1])
-    assert exchange in written.codes[-1]
+    # Halves have a second kernel, which adds their sums to the gradient; either may be loaded first.
+    for code in written.codes:
+        check_hlsl(code)
+    (code,) = [code for code in written.codes if exchange in code]
     # No wave tells which it is in its group: each adds to memory what its lanes have.
-    assert "WaveActiveSum" in written.codes[-1]
+    assert "WaveActiveSum" in code
     check_waves(written.codes[-1])
 
 
