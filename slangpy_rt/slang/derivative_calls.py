@@ -1,4 +1,4 @@
-"""Finds the derivatives that users' texts take, by ``bwd_diff(f)`` and ``fwd_diff(f)``, and the functions around them.
+"""The derivatives that users' texts take, by ``bwd_diff(f)`` and ``fwd_diff(f)``, and the functions that take them.
 
 The texts are parsed as tokens, with their macros expanded. Nothing here decides which derivatives are right.
 """
