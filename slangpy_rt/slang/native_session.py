@@ -158,8 +158,8 @@ class NativeSession:
                     self._load_image(other, str(folder / f"{other}.slang"), code)
             return
         module = self.load(name, path, head + text)
-        # Of a working directory that was deleted, with a relative search path, Slang 2026.12 writes a module's own file
-        # into the code as a path from there, or leaves it out. Modules that import it would not depend on the file.
+        # In a deleted working directory, with a relative search path, Slang 2026.12 leaves a module's own file out of
+        # the code or writes it as a path from there. Modules that import it would not depend on the file.
         if working_directory() and images.wanted(key):
             # Modules that this one imports come before it, those that were loaded earlier included.
             files = {Path(file).stem for file in files_of(module)} | {name}
