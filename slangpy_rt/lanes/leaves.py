@@ -1,7 +1,7 @@
 """The memory of variables: each leaf has one number, or one number for each lane.
 
-LLVM turns this memory into values. Across a barrier it is saved in the frame of its W threads. Arrays lie in the frame
-in kernels with barriers, and where they are too large for the stack.
+LLVM turns this memory into values. Across a barrier it is saved in the frame of its W threads. Arrays lie in the
+frame in kernels with barriers, and where they are too large for the stack.
 """
 
 from __future__ import annotations
