@@ -108,8 +108,8 @@ class Extended:
         text.put(again)
         old = Value("double", text.let(f"load {text.type(start)}, ptr {cell}"), start.shape)
         words = (n.convert("bitcast", n.intrinsic("fabs", part), "i64") for part in (old, size))
-        steps = n.op("sub", *(n.op("lshr", word, number("i64", 52)) for word in words))
-        steps = n.op("sub", steps, number("i64", 27))
+        above, below = (n.op("lshr", word, number("i64", 52)) for word in words)
+        steps = n.op("sub", n.op("sub", above, below), number("i64", 27))
         steps = n.op("shl", n.intrinsic("smax", steps, number("i64", 0)), number("i64", 52))
         multiple = n.convert("bitcast", n.op("add", n.convert("bitcast", size, "i64"), steps), "double")
         new = self._reduced(old, multiple)
@@ -268,7 +268,7 @@ class Extended:
 
     # Vectors and matrices
 
-    def _length(self, values: list[object], exact: bool) -> object:
+    def _length(self, values: list[object], exact: bool) -> Value:
         n, vector = self.numbers, flat(values[0])
         if len(vector) == 1:
             return n.intrinsic("fabs", vector[0])
