@@ -81,8 +81,8 @@ class Library:
 
     def __init__(self, path: str | None = None, cache: DiskCache = _NO_CACHE) -> None:
         self.lock = threading.RLock()
-        # The target code of ``double_math.slang``, by format and profile.
-        self.compiled: dict[tuple[str, str], bytes] = {}
+        # The target code of files whose functions other modules get.
+        self.compiled: dict[str, bytes] = {}
         # This project's modules, for later sessions: see ``NativeSession.load_own``.
         self.images = ModuleImages(cache)
         self._path = path
