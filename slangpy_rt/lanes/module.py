@@ -357,7 +357,7 @@ def parse(code: bytes) -> Module:
             pass
         elif name == "Function":
             function, parameters, variables, blocks = one, [], {}, {}
-        elif function is None:
+        elif function is None or name == "Undef":
             reader.read(one)
         elif name == "ExtInst" and reader.sets[one.operands[0]] == DEBUG_INFO:
             reader.debug.place(one.operands[1], one.operands[2:], function.result, reader.constants)
