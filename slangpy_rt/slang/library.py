@@ -20,6 +20,7 @@ from slangpy_rt.slang.file_system import FileSystem
 from slangpy_rt.slang.locate import find_library, library_version
 from slangpy_rt.slang.messages import with_users_lines
 from slangpy_rt.slang.module_images import ModuleImages
+from slangpy_rt.slang.spirv import Functions
 from slangpy_rt.slang.source_map import SourceMap
 
 _NO_CACHE = DiskCache(None, 0)
@@ -83,6 +84,8 @@ class Library:
         self.lock = threading.RLock()
         # The target code of files whose functions other modules get.
         self.compiled: dict[str, bytes] = {}
+        # Those of ``cpu_textures.slang``, which only the target of one device gets.
+        self.textures: Functions | None = None
         # This project's modules, for later sessions: see ``NativeSession.load_own``.
         self.images = ModuleImages(cache)
         self._path = path

@@ -56,6 +56,7 @@ from slangpy_rt.slang.shader_modules import (
     program_folders,
 )
 from slangpy_rt.slang.source_map import SourceMap
+from slangpy_rt.slang.spirv import Functions
 from slangpy_rt.slang.spirv_textures import with_texture_calls
 from slangpy_rt.slang.static_variables import changes_statics, has_statics
 from slangpy_rt.slang.target_code import check_text, checked, completed, takes_textures
@@ -291,7 +292,7 @@ class Session(CompilerSession):
             if not self.target.program:
                 code = completed(code, self.target.format, self._double_math, self._statics)
             if self.target.lane_threads:
-                code = with_texture_calls(code, lambda: self._functions("cpu_textures"))
+                code = with_texture_calls(code, self._texture_functions)
             layout = linked.call("IComponentType.getLayout", 0, None)
             fields, size = call_layout(self._library.native, layout, self.target.entry)
             strings = hashed_strings(self._library.native, layout)
@@ -324,6 +325,11 @@ class Session(CompilerSession):
 
     def _double_math(self) -> bytes:
         return self._functions("double_math")
+
+    def _texture_functions(self) -> Functions:
+        if self._library.textures is None:
+            self._library.textures = Functions(self._functions("cpu_textures"))
+        return self._library.textures
 
     def _functions(self, file: str) -> bytes:
         """Return the SPIR-V code of a file of ``shaders/`` that other modules get functions of."""

@@ -56,7 +56,7 @@ class Image(NamedTuple):
         return {_LINE: 1, _VOLUME: 3}.get(self.shape, 2)
 
 
-def with_texture_calls(code: bytes, library: Callable[[], bytes]) -> bytes:
+def with_texture_calls(code: bytes, library: Callable[[], Functions]) -> bytes:
     """Return a module without textures and samplers.
 
     Parameters
@@ -64,7 +64,7 @@ def with_texture_calls(code: bytes, library: Callable[[], bytes]) -> bytes:
     code : bytes
         SPIR-V that Slang wrote.
     library : callable
-        A function without parameters that returns the SPIR-V code of ``shaders/cpu_textures.slang``. It is called only if
+        A function without parameters that returns the functions of ``shaders/cpu_textures.slang``. It is called only if
         the module has a texture.
 
     Raises
@@ -74,7 +74,7 @@ def with_texture_calls(code: bytes, library: Callable[[], bytes]) -> bytes:
     """
     module = Assembly(code)
     if any(words[0] & 0xFFFF in (_TYPE_IMAGE, _TYPE_SAMPLER) for words in module.head):
-        return _Replacement(module, Functions(library())).bytes()
+        return _Replacement(module, library()).bytes()
     return code
 
 

@@ -35,6 +35,7 @@ class GroupCompiler:
         self._builds = Builds("LLVM", CONFIG.build_seconds)
         self._lock = threading.Lock()
         self._opened: tuple[Any, Any] | None = None
+        self._functions: Any = None
 
     def compile(self, code: bytes, check: Callable[[], Any]) -> bytes:
         """Return the binary of a kernel's SPIR-V; ``check`` raises an exception when the device is closed.
@@ -86,10 +87,13 @@ class GroupCompiler:
 
     def _compile(self, code: bytes) -> bytes:
         from slangpy_rt.backends.cpu.group_code import compile_groups
+        from slangpy_rt.backends.cpu.group_functions import GroupFunctions
 
         compiler = self._open()[0]
+        if self._functions is None:
+            self._functions = GroupFunctions(self._cache)
         if not self._debug:
-            return compile_groups(compiler, code)
+            return compile_groups(compiler, self._functions, code)
         from slangpy_rt.backends.cpu.debug_sources import DebugSources
 
-        return compile_groups(compiler, code, DebugSources(self._cache).settings)
+        return compile_groups(compiler, self._functions, code, DebugSources(self._cache).settings)
