@@ -8,7 +8,7 @@ this pass, ``lanes``, knows no textures.
     %r = OpImageFetch %v4float %image %at Lod %k      %r = OpFunctionCall %v4float %_spy_Fetch %image %at3 %k %volume
 
 Samples whose level follows from neighbouring pixels are not here: ``target_code.checked`` refuses them before. Comparisons,
-atomic operations on texels, several samples a texel, cubes by gradients or gathers, and typed buffers are refused.
+several samples a texel, cubes by gradients or gathers, and typed buffers are refused.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from slangpy_rt.core.errors import UnsupportedError
 from slangpy_rt.slang import spirv
 from slangpy_rt.slang.spirv import Assembly, Functions, Words, instruction
 
-_TYPE_IMAGE, _TYPE_SAMPLER, _TYPE_SAMPLED_IMAGE = 25, 26, 27
+_TYPE_IMAGE, _TYPE_SAMPLER, _TYPE_SAMPLED_IMAGE, _TYPE_POINTER = 25, 26, 27, 32
+# Storage classes of texels, and of memory behind addresses.
+_TEXELS, _PHYSICAL = 11, 5349
+_TEXEL_POINTER, _LOAD, _STORE, _ACCESS_CHAIN, _TO_POINTER, _ATOMIC_STORE = 60, 61, 62, 65, 120, 228
+_ATOMICS = frozenset({*range(227, 243), 6035})
 # Declarations of types, and of values.
 _TYPES, _VALUES = frozenset(range(19, 34)), frozenset({1, *range(41, 53), 59})
-_COPY, _U_CONVERT, _S_CONVERT, _BITCAST, _I_ADD = 83, 113, 114, 124, 128
+_EXTRACT_DYNAMIC, _COPY, _U_CONVERT, _S_CONVERT, _BITCAST, _I_ADD = 77, 83, 113, 114, 124, 128
 _CONSTRUCT, _EXTRACT, _CALL = spirv.COMPOSITE_CONSTRUCT, spirv.COMPOSITE_EXTRACT, spirv.FUNCTION_CALL
 _SAMPLED_IMAGE, _SAMPLE, _FETCH, _GATHER, _READ, _WRITE, _IMAGE = 86, 88, 95, 96, 98, 99, 100
 _SIZE_OF_LEVEL, _SIZE, _LEVELS = 103, 104, 106
@@ -32,7 +36,7 @@ _BIAS, _LOD, _GRAD, _CONST_OFFSET, _OFFSET, _CONST_OFFSETS = (1 << k for k in ra
 _LINE, _PLANE, _VOLUME, _CUBE = range(4)
 # What is refused, by opcode.
 _REFUSED = {
-    60: "an atomic operation on a texel", 90: "a comparison by a sampler", 97: "a comparison by a sampler",
+    90: "a comparison by a sampler", 97: "a comparison by a sampler",
     105: "CalculateLevelOfDetail", 107: "a multisampled texture", **dict.fromkeys(range(305, 321), "a sparse texture"),
 }  # fmt: skip
 _LACKS = "the function uses {used}, which this device does not have. Run it on a device of type vulkan."
@@ -93,6 +97,8 @@ class _Replacement:
         self.vectors: dict[int, tuple[int, int]] = {}
         self.type_of: dict[int, int] = {}
         self.out: list[Words] = []
+        # The instructions that made pointers to texels and to their components.
+        self.texels: dict[int, Words] = {}
         # Ids that stand for functions of the library until these are copied.
         self.called: dict[str, int] = {}
 
@@ -137,6 +143,8 @@ class _Replacement:
             self.images[words[1]] = self.images[words[2]]
             self.vectors[words[1]] = self.address, 2
             return instruction(spirv.TYPE_VECTOR, words[1], self.address, 2)
+        elif op == _TYPE_POINTER and words[2] == _TEXELS:
+            return instruction(_TYPE_POINTER, words[1], _PHYSICAL, words[3])
         return words
 
     def _replaced(self, words: Words) -> bool:
@@ -159,6 +167,14 @@ class _Replacement:
             self._write(words)
         elif op in (_SIZE, _SIZE_OF_LEVEL, _LEVELS):
             self._measure(words)
+        elif op == _TEXEL_POINTER or (op == _ACCESS_CHAIN and words[3] in self.texels):
+            self.texels[words[2]] = words
+        elif op == _LOAD and words[3] in self.texels:
+            self._load(words)
+        elif op == _STORE and words[1] in self.texels:
+            raise UnsupportedError(_LACKS.format(used="an assignment to a component of a texel"))
+        elif op in _ATOMICS and (pointer := words[1 if op == _ATOMIC_STORE else 3]) in self.texels:
+            self.out.append([self._pointer(pointer) if word == pointer else word for word in words])
         else:
             return False
         return True
@@ -217,6 +233,32 @@ class _Replacement:
         texel = self._vector(to, parts)
         where = words[1], self._place(words[2], image, {}), self._flag(image.shape == _VOLUME)
         self._call("WriteWhole" if whole else "Write", self.module.find(spirv.TYPE_VOID), *where, texel)
+
+    def _load(self, words: Words) -> None:
+        """Read a texel, or a component of one, through a pointer."""
+        chain, pointer = [], self.texels[words[3]]
+        if pointer[0] & 0xFFFF == _ACCESS_CHAIN:
+            chain, pointer = pointer[4:], self.texels[pointer[3]]
+        wanted = self._texel_type(pointer) if chain else words[1]
+        texel = self.module.new_id() if chain else words[2]
+        self._fetch(instruction(_READ, wanted, texel, pointer[3], pointer[4]))
+        if chain:
+            self.type_of[texel] = wanted
+            self.out.append(instruction(_EXTRACT_DYNAMIC, words[1], words[2], texel, chain[0]))
+
+    def _pointer(self, id_: int) -> int:
+        """Return the address of a texel as a pointer; where there is no such texel, to memory of no use."""
+        words = self.texels[id_]
+        if words[0] & 0xFFFF == _ACCESS_CHAIN:
+            raise UnsupportedError(_LACKS.format(used="an atomic operation on a component of a texel"))
+        image = self._image(words[3])
+        where = words[3], self._place(words[4], image, {}), self._flag(image.shape == _VOLUME)
+        return self._emit(_TO_POINTER, words[1], self._call("Texel", self.address, *where))
+
+    def _texel_type(self, words: Words) -> int:
+        """Return the type that a pointer to a texel points to."""
+        pointers = (each for each in self.module.head if each[0] & 0xFFFF == _TYPE_POINTER)
+        return next(each[3] for each in pointers if each[1] == words[1])
 
     def _measure(self, words: Words) -> None:
         image, op = self._image(words[3]), words[0] & 0xFFFF

@@ -23,7 +23,9 @@ _HEAD, _LEVEL = struct.Struct("<4iQq48s"), struct.Struct("<Q4i2q")
 _RECORD = _HEAD.size + MOST_LEVELS * _LEVEL.size
 # What Slang's C++ has for Sampler2D: a texture, and a sampler. SPIR-V has 8 bytes for it, the texture's, so that the
 # texture's record ends with the sampler.
-_PAIR, _OWN = struct.Struct("<2Q"), struct.Struct("<Q")
+_PAIR = struct.Struct("<2Q")
+# Behind the levels: the sampler, and the texel that atomic operations change which are out of bounds.
+_OWN = struct.Struct("<Q16x")
 # struct _spy_Sampler.
 _SAMPLER = struct.Struct("<6i3f")
 _WRAPS = ("repeat", "mirror", "clamp", "border")
