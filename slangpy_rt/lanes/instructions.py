@@ -124,9 +124,10 @@ class Instructions:
             (part.type, part.text) if same else (text.whole(part.type), text.vector(part))
             for part, same in zip(scalars, call.same, strict=True)
         ]
-        bits = (f"i{text.width}", text.bits(mask))
-        found = text.call(name, returned(type_ for _, type_ in types), [*arguments, bits])
         every = returned(type_ for _, type_ in types)
+        found = text.call(name, every, [*arguments, (f"i{text.width}", text.bits(mask))])
+        if not types:
+            return []
         parts = (
             Value(part, found if len(types) == 1 else text.let(f"extractvalue {every} {found}, {k}"), shape)
             for k, (part, _) in enumerate(types)
