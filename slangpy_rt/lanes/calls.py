@@ -1,8 +1,8 @@
 """Functions that are called and not inlined: which, their names, and what passes between a call and a function.
 
 They are those that Slang text marks ``[noinline]``, if they are long and have nothing of the kernel around them: no
-pointers to variables, no memory of the thread or the group, no built-in variables, barriers, waves or atomic operations.
-A function runs for all lanes of a vector at once and gets their mask as an integer. There is one text for each set of
+pointers to variables, memory of the thread or the group, built-in variables, barriers, waves or atomic operations. A
+function runs for all lanes of a vector at once and gets their mask as an integer. There is one text for each set of
 arguments that are the same in all lanes, and a digest of all that the text depends on is its name: whoever compiles
 it may keep the code for other kernels. All that a function calls is inlined into it.
 """
@@ -98,7 +98,8 @@ def _like(module: Module, id_: int, same: Iterator[bool] | None = None) -> Shape
 
 def _reached(module: Module, id_: int) -> list[int]:
     """Return a function and those that it calls, each once."""
-    found, left = {}, [id_]
+    found: dict[int, None] = {}
+    left = [id_]
     while left:
         each = left.pop()
         if each not in found:
@@ -132,7 +133,8 @@ def _stands_alone(module: Module, id_: int) -> bool:
 
 def _has_pointer(module: Module, id_: int) -> bool:
     type_ = module.types[id_]
-    return (type_.kind == "pointer" and type_.count in _OWN) or any(_has_pointer(module, k) for k in module.parts(id_))
+    own = type_.kind == "pointer" and type_.count in _OWN
+    return own or any(_has_pointer(module, part) for part in module.parts(id_))
 
 
 def _canonical(module: Module, id_: int, names: dict[int, int]) -> Iterator[object]:
@@ -154,10 +156,9 @@ def _canonical(module: Module, id_: int, names: dict[int, int]) -> Iterator[obje
         yield "block", named(label)
         for one in (*block.body, *([block.merge] if block.merge else []), block.end):
             ids = {*OPERATIONS[one.op].ids(one.operands), *labels(one)}
-            yield (
-                one.op, one.type and _type(module, one.type, ()), one.result and named(one.result),
-                [named(word) if k in ids else word for k, word in enumerate(one.operands)], one.result in module.exact,
-            )  # fmt: skip
+            operands = [named(word) if k in ids else word for k, word in enumerate(one.operands)]
+            type_, result = one.type and _type(module, one.type, ()), one.result and named(one.result)
+            yield one.op, type_, result, operands, one.result in module.exact
 
 
 def _type(module: Module, id_: int, within: tuple[int, ...]) -> object:

@@ -94,8 +94,8 @@ class Block:
 class Function:
     """A function: its result type, parameters, variables (id to type of the value) and blocks, the first first.
 
-    `declared` has two ids for each named variable of the Slang text: the variable and its debug information. `control`
-    has the bits that ask for inlining or against it.
+    `declared` has two ids for each named variable of the Slang text: the variable and its debug information.
+    `control` has the bits that ask for inlining or against it.
     """
 
     type: int

@@ -415,8 +415,8 @@ def analyzed(
 ) -> Facts:  # fmt: skip
     """Return the facts of a program that runs `width` threads in lanes.
 
-    The variables in `spread` have a number for each lane, whatever is stored to them. Arguments of a function have the
-    shapes in `given`.
+    The variables in `spread` have a number for each lane, whatever is stored to them. Arguments of a function have
+    the shapes in `given`.
     """
     return _Analysis(program, variables, live, width, spread, given).run()
 

@@ -95,9 +95,7 @@ class Writer:
         """Return the functions that the text calls, by name."""
         return self.instructions.calls
 
-    def write_function(
-        self, name: str, arguments: Mapping[int, Shapes], result: int, same: bool
-    ) -> str:  # fmt: skip
+    def write_function(self, name: str, arguments: Mapping[int, Shapes], result: int, same: bool) -> str:
         """Return the text of a function that kernels call.
 
         Parameters
@@ -109,7 +107,8 @@ class Writer:
         same : bool
             Whether the result is one number for all lanes.
         """
-        text, parameters = self.text, []
+        text = self.text
+        parameters: list[str] = []
         for id_, shapes in arguments.items():
             types = iter(scalar_types(self.program.body.module, self.program.body.type_of[id_]))
             self.instructions.values[id_] = self._parameter(shapes, types, parameters)

@@ -20,8 +20,8 @@ from slangpy_rt.slang.file_system import FileSystem
 from slangpy_rt.slang.locate import find_library, library_version
 from slangpy_rt.slang.messages import with_users_lines
 from slangpy_rt.slang.module_images import ModuleImages
-from slangpy_rt.slang.spirv import Functions
 from slangpy_rt.slang.source_map import SourceMap
+from slangpy_rt.slang.spirv import Functions
 
 _NO_CACHE = DiskCache(None, 0)
 # Texts that messages can be about.

@@ -7,8 +7,8 @@ this pass, ``lanes``, knows no textures.
     %s = OpSampledImage %pair %image %sampler         %s = OpCompositeConstruct %v2ulong %image %sampler
     %r = OpImageFetch %v4float %image %at Lod %k      %r = OpFunctionCall %v4float %_spy_Fetch %image %at3 %k %volume
 
-Samples whose level follows from neighbouring pixels are not here: ``target_code.checked`` refuses them before. Comparisons,
-several samples a texel, cubes by gradients or gathers, and typed buffers are refused.
+Samples whose level follows from neighbouring pixels are not here: ``target_code.checked`` refuses them before.
+Comparisons, several samples a texel, cubes by gradients or gathers, and typed buffers are refused.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _BIAS, _LOD, _GRAD, _CONST_OFFSET, _OFFSET, _CONST_OFFSETS = (1 << k for k in ra
 _LINE, _PLANE, _VOLUME, _CUBE = range(4)
 # What is refused, by opcode.
 _REFUSED = {
-    90: "a comparison by a sampler", 97: "a comparison by a sampler",
-    105: "CalculateLevelOfDetail", 107: "a multisampled texture", **dict.fromkeys(range(305, 321), "a sparse texture"),
+    90: "a comparison by a sampler", 97: "a comparison by a sampler", 105: "CalculateLevelOfDetail",
+    107: "a multisampled texture", **dict.fromkeys(range(305, 321), "a sparse texture"),
 }  # fmt: skip
 _LACKS = "the function uses {used}, which this device does not have. Run it on a device of type vulkan."
 
 
 class Image(NamedTuple):
-    """What the type of a texture says: the scalar of its texels, as SPIR-V has it, its axes, whether it has layers."""
+    """What the type of a texture says: the scalar of its texels as SPIR-V has it, its axes, whether it has layers."""
 
     scalar: int
     shape: int
@@ -68,8 +68,8 @@ def with_texture_calls(code: bytes, library: Callable[[], Functions]) -> bytes:
     code : bytes
         SPIR-V that Slang wrote.
     library : callable
-        A function without parameters that returns the functions of ``shaders/cpu_textures.slang``. It is called only if
-        the module has a texture.
+        A function without parameters that returns the functions of ``shaders/cpu_textures.slang``. It is called only
+        if the module has a texture.
 
     Raises
     ------
@@ -266,7 +266,8 @@ class _Replacement:
             found = [self._call("Levels", self.int, words[3])]
         else:
             level = self._integer(words[4]) if op == _SIZE_OF_LEVEL else self._constant(self.int, 0)
-            four = self._call("Sizes", self._vector_type(self.int, 4), words[3], level, self._flag(image.shape == _CUBE))
+            of = words[3], level, self._flag(image.shape == _CUBE)
+            four = self._call("Sizes", self._vector_type(self.int, 4), *of)
             wanted = [*range(image.places), *([3] if image.layers else [])]
             found = [self._emit(_EXTRACT, self.int, four, k) for k in wanted]
         self._finish(words, found)
@@ -300,7 +301,7 @@ class _Replacement:
         return found
 
     def _coordinates(self, id_: int, image: Image, of_slope: bool = False) -> tuple[int, int]:
-        """Return three coordinates as a vector, and the layer. A line lies in the middle of a plane one texel high."""
+        """Return three coordinates as a vector, and the layer. A line is the middle of a plane one texel high."""
         parts = [self._converted(part, self.float) for part in self._scalars(id_)]
         zero, half = self._constant(self.float, 0), self._constant(self.float, 0x3F000000)
         fill = (zero, zero if of_slope or image.shape != _LINE else half, zero)

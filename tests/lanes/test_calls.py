@@ -53,9 +53,9 @@ void kernel(uint3 thread : SV_DispatchThreadID, uniform uint *a, uniform uint *b
 }}
 
 [shader("compute")] [numthreads(64, 1, 1)]
-void other(uint3 thread : SV_DispatchThreadID, uniform float *other, uniform uint *a, uniform uint *b, uniform uint most)
+void other(uint3 thread : SV_DispatchThreadID, uniform float *c, uniform uint *a, uniform uint *b, uniform uint most)
 {{
-    b[thread.x] = uint(other[thread.x]) + mixed(a[thread.x] + 1, most, true);
+    b[thread.x] = uint(c[thread.x]) + mixed(a[thread.x] + 1, most, true);
 }}
 
 [shader("compute")] [numthreads(64, 1, 1)]

@@ -18,7 +18,8 @@ DEBUG_FLAGS = ("-g2", "-O0")
 
 def packed(objects: Sequence[bytes]) -> bytes:
     """Return the binary of a kernel: its object file, and those of functions that it calls."""
-    return b"".join((MARK, COUNT.pack(len(objects)), *(part for each in objects for part in (SIZE.pack(len(each)), each))))
+    parts = (part for each in objects for part in (SIZE.pack(len(each)), each))
+    return b"".join((MARK, COUNT.pack(len(objects)), *parts))
 
 
 def unpacked(binary: bytes) -> list[bytes]:
