@@ -344,7 +344,7 @@ class Session(CompilerSession):
         if key not in kept and (found := images.get(key)):
             kept[key] = found[0][1]
         if key not in kept:
-            target = replace(self.target, entry="pointer", program=False)
+            target = replace(self.target, entry="pointer", program=False, flags=())
             with closing(Session(self._library, target, (str(folder),))) as session:
                 kept[key] = session.compile(text, f"_spy_{file}", "_spy_everything").code
             if images.wanted(key):
