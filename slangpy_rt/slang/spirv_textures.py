@@ -8,7 +8,7 @@ this pass, ``lanes``, knows no textures.
     %r = OpImageFetch %v4float %image %at Lod %k      %r = OpFunctionCall %v4float %_spy_Fetch %image %at3 %k %volume
 
 Samples whose level follows from neighbouring pixels are not here: ``target_code.checked`` refuses them before.
-Comparisons, several samples a texel, cubes by gradients or gathers, and typed buffers are refused.
+Comparisons, several samples a texel, and typed buffers are refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONSTRUCT, _EXTRACT, _CALL = spirv.COMPOSITE_CONSTRUCT, spirv.COMPOSITE_EXTRACT
 _SAMPLED_IMAGE, _SAMPLE, _FETCH, _GATHER, _READ, _WRITE, _IMAGE = 86, 88, 95, 96, 98, 99, 100
 _SIZE_OF_LEVEL, _SIZE, _LEVELS = 103, 104, 106
 # Bits of image operands, in the order in which their ids come.
-_BIAS, _LOD, _GRAD, _CONST_OFFSET, _OFFSET, _CONST_OFFSETS = (1 << k for k in range(6))
+_BIAS, _LOD, _GRAD, _CONST_OFFSET, _OFFSET, _CONST_OFFSETS, _, _LEAST_LEVEL = (1 << k for k in range(8))
 _LINE, _PLANE, _VOLUME, _CUBE = range(4)
 # What is refused, by opcode.
 _REFUSED = {
@@ -188,10 +188,11 @@ class _Replacement:
         where = *self._parts(words[3]), at, layer
         offset = self._offset(options)
         if _GRAD in options:
-            if image.shape == _CUBE:
-                raise UnsupportedError(_LACKS.format(used="SampleGrad of a cube"))
             slopes = (self._coordinates(id_, image, of_slope=True)[0] for id_ in options[_GRAD])
-            lod = self._call("LevelOf", self.float, where[0], *slopes)
+            if image.shape == _CUBE:
+                lod = self._call("LevelOfCube", self.float, where[0], at, *slopes)
+            else:
+                lod = self._call("LevelOf", self.float, where[0], *slopes)
         else:
             lod = options[_LOD][0]
         volume = self._flag(image.shape == _VOLUME)
@@ -205,15 +206,23 @@ class _Replacement:
 
     def _gather(self, words: Words) -> None:
         image = self._image(words[3])
-        if image.shape != _PLANE:
-            raise UnsupportedError(_LACKS.format(used="Gather of a cube"))
-        at, layer = self._coordinates(words[4], image)
-        offset = self._offset(self._options(words, 6))
-        where = *self._parts(words[3]), at, layer, self._integer(words[5]), offset
-        if self._is_whole(image):
-            self._found(words, image, "GatherWhole", *where, self._flag(self._is_signed(image)))
+        options = self._options(words, 6)
+        where = *self._parts(words[3]), *self._coordinates(words[4], image), self._integer(words[5])
+        whole = self._is_whole(image)
+        name, end = ("GatherWhole", (self._flag(self._is_signed(image)),)) if whole else ("Gather", ())
+        if image.shape == _CUBE:
+            if whole:
+                raise UnsupportedError(_LACKS.format(used="Gather of whole numbers in a cube"))
+            self._found(words, image, "GatherCube", *where)
+        elif _CONST_OFFSETS in options:
+            # One texel for each offset: the one that comes last without offsets.
+            type_ = self.uint if whole else self.float
+            pair, four = self._vector_type(self.int, 2), self._vector_type(type_, 4)
+            offsets = [self._emit(_EXTRACT, pair, options[_CONST_OFFSETS][0], k) for k in range(4)]
+            each = [self._call(name, four, *where, self._three([id_]), *end) for id_ in offsets]
+            self._finish(words, [self._emit(_EXTRACT, type_, id_, 3) for id_ in each])
         else:
-            self._found(words, image, "Gather", *where)
+            self._found(words, image, name, *where, self._offset(options), *end)
 
     def _fetch(self, words: Words) -> None:
         image, options = self._image(words[3]), self._options(words, 5)
@@ -291,13 +300,12 @@ class _Replacement:
         """Return the image operands that begin at a word: their ids by bit."""
         found: dict[int, Words] = {}
         ids, mask = list(words[start + 1 :]), words[start] if len(words) > start else 0
-        for bit in (_BIAS, _LOD, _GRAD, _CONST_OFFSET, _OFFSET):
+        for bit in (_BIAS, _LOD, _GRAD, _CONST_OFFSET, _OFFSET, _CONST_OFFSETS):
             if mask & bit:
                 count = 2 if bit == _GRAD else 1
                 found[bit], ids = ids[:count], ids[count:]
-        if mask >= _CONST_OFFSETS:
-            used = "Gather with four offsets" if mask & _CONST_OFFSETS else "a level clamped by a call"
-            raise UnsupportedError(_LACKS.format(used=used))
+        if mask & _LEAST_LEVEL:
+            raise UnsupportedError(_LACKS.format(used="a level clamped by a call"))
         return found
 
     def _coordinates(self, id_: int, image: Image, of_slope: bool = False) -> tuple[int, int]:
@@ -320,7 +328,9 @@ class _Replacement:
 
     def _offset(self, options: dict[int, Words]) -> int:
         """Return an offset in texels as a vector of three."""
-        ids = options.get(_CONST_OFFSET) or options.get(_OFFSET)
+        return self._three(options.get(_CONST_OFFSET) or options.get(_OFFSET))
+
+    def _three(self, ids: Words | None) -> int:
         parts = [self._integer(part) for part in self._scalars(ids[0])] if ids else []
         return self._vector(self.int, [*parts, *[self._constant(self.int, 0)] * 3][:3])
 

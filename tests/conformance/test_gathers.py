@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import slangpy_rt as spy
-from tests.conformance._textures import blended, sampled
+from tests.conformance._textures import blended, faces, sampled
 from tests.depth import needs, one_device
 
 pytestmark = needs("textures")
@@ -19,6 +19,16 @@ float4 red(Texture2D<float4> t, SamplerState s, float2 at) { return t.GatherRed(
 float4 blue(Texture2D<float4> t, SamplerState s, float2 at) { return t.GatherBlue(s, at, int2(1, -2)); }
 float4 layer(Texture2DArray<float> t, SamplerState s, float3 at) { return t.Gather(s, at); }
 int4 whole(Texture2D<int> t, SamplerState s, float2 at) { return t.Gather(s, at); }
+float4 apart(Texture2D<float4> t, SamplerState s, float2 at)
+{
+    return t.GatherGreen(s, at, int2(1, 0), int2(-2, 3), int2(0, -1), int2(0, 0));
+}
+float4 cube(TextureCube<float4> t, SamplerState s, float3 at) { return t.GatherAlpha(s, at); }
+float4 level(TextureCube<float4> t, SamplerState s, float3 at, float level) { return t.SampleLevel(s, at, level); }
+float4 turn(TextureCube<float4> t, SamplerState s, float3 at, float3 dx, float3 dy)
+{
+    return t.SampleGrad(s, at, dx, dy);
+}
 float4 slope(Texture2D<float4> t, SamplerState s, float2 at, float2 dx, float2 dy)
 {
     return t.SampleGrad(s, at, dx, dy);
@@ -106,6 +116,40 @@ def test_gradients_choose_the_level(device: spy.Device, module: spy.Module) -> N
     np.testing.assert_allclose(found, wanted, atol=blended(device, axes=3))
 
 
+@needs("gathers of texels")
+def test_four_offsets(device: spy.Device, module: spy.Module) -> None:
+    texels = RNG.random((6, 9, 4)).astype(np.float32)
+    at = ((RNG.integers(0, 9, (50, 2)) + RNG.uniform(0.1, 0.9, (50, 2))) / [9, 6]).astype(np.float32)
+    found = np.asarray(module.apart(spy.Texture.from_numpy(device, texels), {"wrap": "clamp"}, at))
+    offsets = [(1, 0), (-2, 3), (0, -1), (0, 0)]
+    wanted = np.stack([around(texels[..., 1], at, "clamp", offset)[:, 3] for offset in offsets], -1)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@needs("gathers of texels")
+def test_cubes(device: spy.Device, module: spy.Module) -> None:
+    """Inside of faces: what lies beyond an edge is what samples blend there."""
+    size, ways = 8, RNG.normal(size=(300, 3)).astype(np.float32)
+    texels = RNG.random((6, size, size, 4)).astype(np.float32)
+    texture = spy.Texture.from_numpy(device, texels, type="cube", mips=True)
+    face, place = faces(ways)
+    inner = ((place * size > 0.6) & (place * size < size - 0.6)).all(-1)
+    inner &= (np.abs(place * size - 0.5 - np.round(place * size - 0.5)) > 1e-3).all(-1)
+    found = np.asarray(module.cube(texture, {}, ways))[inner]
+    parts = zip(face[inner], place[inner], strict=True)
+    wanted = np.stack([around(texels[k, ..., 3], at[None], "clamp")[0] for k, at in parts])
+    np.testing.assert_array_equal(found, wanted)
+    # A step across the face of 2^k texels. What lies along the direction moves nothing.
+    level = RNG.integers(-1, 4, 300)
+    ways[:, 0], ways[:, 1:] = 2, RNG.uniform(-1.5, 1.5, (300, 2))
+    steps = np.zeros((2, 300, 3), np.float32)
+    steps[np.arange(300) % 2, np.arange(300), 1 + np.arange(300) // 2 % 2] = 2 * 2.0**level / (size / 2)
+    steps[0] += 0.25 * ways * (np.arange(300) % 3 == 0)[:, None]
+    found = np.asarray(module.turn(texture, {}, ways, *steps))
+    wanted = np.asarray(module.level(texture, {}, ways, level.astype(np.float32)))
+    np.testing.assert_allclose(found, wanted, atol=blended(device, axes=3, least=1e-5))
+
+
 @needs("texels in lanes")
 def test_atomic_operations(device: spy.Device, atomic: spy.Module) -> None:
     """Texels that are not there stay away from others."""
@@ -154,12 +198,7 @@ def test_a_component_changes_alone(device: spy.Device, atomic: spy.Module) -> No
 
 
 REFUSED = {
-    "cube gather": ("TextureCube<float4>", "Gather(s, float3(x))", "Gather of a cube"),
-    "cube slope": ("TextureCube<float4>", "SampleGrad(s, float3(x), float3(x), float3(x))", "SampleGrad of a cube"),
-    "four offsets": (
-        "Texture2D<float4>", "GatherRed(s, float2(x), int2(1), int2(2), int2(-1), int2(0))",
-        "Gather with four offsets",
-    ),
+    "whole cube": ("TextureCube<uint4>", "Gather(s, float3(x))", "Gather of whole numbers in a cube"),
     "a clamp": (
         "Texture2D<float4>", "SampleGrad(s, float2(x), float2(x), float2(x), int2(1), 1.0)",
         "a level clamped by a call",
@@ -175,7 +214,8 @@ def test_refusals(device: spy.Device, name: str) -> None:
     text = f"float f({kind} t, SamplerState s, float x) {{ return t.{call}.x; }}"
     module = spy.Module.load_from_source(device, f"gathers_{name.replace(' ', '_')}", text)
     type_ = "cube" if "Cube" in kind else "2d"
-    texels = np.ones((6, 4, 4, 4) if type_ == "cube" else (4, 4, 4), np.float32)
+    dtype = np.uint32 if "uint" in kind else np.float32
+    texels = np.ones((6, 4, 4, 4) if type_ == "cube" else (4, 4, 4), dtype)
     texture = spy.Texture.from_numpy(device, texels, type=type_)
     with pytest.raises(spy.UnsupportedError, match=f"^the function uses {used}, which this device does not have"):
-        module.f(texture, {}, 0.5)
+        module.f(texture, {"filter": "nearest", "mip": "nearest"}, 0.5)
