@@ -80,12 +80,46 @@ def returned(types: Iterable[str]) -> str:
 
 def name_of_call(module: Module, call: Call, width: int, contract: bool) -> str:
     """Return the name of a function's text, which tells it from all others."""
-    digest = hashlib.sha256(repr((width, contract, call.same)).encode())
-    names: dict[int, int] = {}
+    writing = _Digest(module)
     for id_ in _reached(module, call.function):
-        for word in _canonical(module, id_, names):
-            digest.update(repr(word).encode())
+        writing.add(id_)
+    digest = hashlib.sha256(repr((width, contract, call.same, writing.words)).encode())
     return f"called_{digest.hexdigest()[:32]}"
+
+
+class _Digest:
+    """What functions consist of, with ids that do not depend on the rest of the module."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.words: list[object] = []
+        self._names: dict[int, object] = {}
+
+    def add(self, id_: int) -> None:
+        """Add a function."""
+        function, named = self.module.functions[id_], self._named
+        self.words += named(id_), named(function.type)
+        for each in (*function.parameters, *function.variables):
+            self.words += named(each), named(self.module.type_of.get(each) or function.variables[each])
+        for label, block in function.blocks.items():
+            self.words.append(named(label))
+            for one in (*block.body, *([block.merge] if block.merge else []), block.end):
+                ids = {*OPERATIONS[one.op].ids(one.operands), *labels(one)}
+                self.words += one.op, one.type and named(one.type), one.result and named(one.result)
+                self.words += (named(word) if k in ids else word for k, word in enumerate(one.operands))
+                self.words.append(one.result in self.module.exact)
+
+    def _named(self, id_: int) -> object:
+        """Return a word for an id: what a type, a constant or a set of instructions is, or a number."""
+        if id_ not in self._names:
+            module, constant = self.module, self.module.constants.get(id_)
+            if constant:
+                self._names[id_] = _digest_of(("constant", _type(module, constant.type, ()), constant.value))
+            elif id_ in module.types:
+                self._names[id_] = _digest_of(_type(module, id_, ()))
+            else:
+                self._names[id_] = module.sets.get(id_) or len(self._names)
+        return self._names[id_]
 
 
 def _like(module: Module, id_: int, same: Iterator[bool] | None = None) -> Shapes:
@@ -137,28 +171,8 @@ def _has_pointer(module: Module, id_: int) -> bool:
     return own or any(_has_pointer(module, part) for part in module.parts(id_))
 
 
-def _canonical(module: Module, id_: int, names: dict[int, int]) -> Iterator[object]:
-    """Yield what a function consists of, with ids that do not depend on the rest of the module."""
-    function = module.functions[id_]
-
-    def named(used: int) -> object:
-        if used in module.constants:
-            constant = module.constants[used]
-            return "constant", _type(module, constant.type, ()), constant.value
-        if used in module.types:
-            return _type(module, used, ())
-        return module.sets.get(used) or names.setdefault(used, len(names))
-
-    yield named(id_), _type(module, function.type, ())
-    for each in (*function.parameters, *function.variables):
-        yield named(each), _type(module, module.type_of.get(each) or function.variables[each], ())
-    for label, block in function.blocks.items():
-        yield "block", named(label)
-        for one in (*block.body, *([block.merge] if block.merge else []), block.end):
-            ids = {*OPERATIONS[one.op].ids(one.operands), *labels(one)}
-            operands = [named(word) if k in ids else word for k, word in enumerate(one.operands)]
-            type_, result = one.type and _type(module, one.type, ()), one.result and named(one.result)
-            yield one.op, type_, result, operands, one.result in module.exact
+def _digest_of(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
 def _type(module: Module, id_: int, within: tuple[int, ...]) -> object:

@@ -71,8 +71,8 @@ class Instructions:
         self.atomics = Atomics(self.text, self.places, self.waves)
         self.values: dict[int, object] = {}
         self.used = _used(program)
-        # Functions that the text calls, by name.
-        self.calls: dict[str, Call] = {}
+        # The names of functions that the text calls.
+        self.calls: dict[Call, str] = {}
 
     def write(self, one: Instruction, mask: str | None, exposed: int) -> None:
         """Write an instruction under a mask; `exposed` are the leaves that waiting lanes may read."""
@@ -116,8 +116,9 @@ class Instructions:
         function, *ids = one.operands
         scalars = [scalar for id_ in ids for scalar in flat(self.use(id_))]
         call = Call(function, tuple(scalar.shape.uniform for scalar in scalars))
-        name = name_of_call(module, call, text.width, self.numbers.contract)
-        self.calls[name] = call
+        if call not in self.calls:
+            self.calls[call] = name_of_call(module, call, text.width, self.numbers.contract)
+        name = self.calls[call]
         shape = UNIFORM if call.uniform else ANY
         types = [(part, part if call.uniform else text.whole(part)) for part in scalar_types(module, one.type)]
         arguments = [

@@ -151,7 +151,7 @@ def translate(
         raise UnsupportedKernel(f"arrays of {arrays} bytes in the variables of {width} threads")
     parts = [step, _run(steps, end, frame, bool(writer.resumes))]
     text = _joined(writer, parts, shown.lines() if shown else "")
-    functions = tuple(LaneFunction(name, module, call, width, contract) for name, call in writer.calls.items())
+    functions = tuple(LaneFunction(name, module, call, width, contract) for call, name in writer.calls.items())
     return LaneKernel(text, width, module.size, end, frame * steps, len(writer.resumes), functions)
 
 

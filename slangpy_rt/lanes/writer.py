@@ -91,8 +91,8 @@ class Writer:
         self.mask_type = self.text.whole("i1")
 
     @property
-    def calls(self) -> dict[str, Call]:
-        """Return the functions that the text calls, by name."""
+    def calls(self) -> dict[Call, str]:
+        """Return the names of the functions that the text calls."""
         return self.instructions.calls
 
     def write_function(self, name: str, arguments: Mapping[int, Shapes], result: int, same: bool) -> str:
