@@ -29,7 +29,8 @@ from slangpy_rt.lanes.writer import Writer
 # Lanes of a wave, as on NVIDIA GPUs and in SlangPy's kernels of 32 threads.
 WAVE = 32
 _LINE = 64
-_MOST_STACK = 1 << 20
+# Bytes of a launch of one thread. Threads of other libraries may have stacks of 2 MiB.
+_MOST_STACK, _MOST_HEAP = 1 << 20, 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class LaneKernel:
     size : tuple of int
         Threads of a group.
     shared_bytes, frame_bytes : int
-        Memory of a group; memory of all its threads across barriers.
+        Memory of a group; memory of its threads for arrays and across barriers.
     barriers : int
         How many barriers the function of W threads returns at.
     functions : tuple of LaneFunction
@@ -136,23 +137,22 @@ def translate(
         if space == GROUP:
             shared[id_] = end
             end += _rounded(module.nbytes(type_))
-    writer = Writer(program, variables, facts, shared, width, contract, shown)
+    framed = _array_bytes(variables) * width > _MOST_STACK
+    writer = Writer(program, variables, facts, shared, width, contract, shown, framed=framed)
     step = writer.write()
     if shown and end + writer.leaves.frame_bytes * steps > _MOST_STACK:  # keep what is needed alone
         shown = _shown(module, debug, width)
-        writer = Writer(program, variables, facts, shared, width, contract, shown, keeps=False)
+        writer = Writer(program, variables, facts, shared, width, contract, shown, keeps=False, framed=framed)
         step = writer.write()
-    frame = writer.leaves.frame_bytes
-    if end + frame * steps > _MOST_STACK:
-        raise UnsupportedKernel(f"{end + frame * steps} bytes of group memory and of variables saved at barriers")
-    # With barriers arrays lie in the frame.
-    arrays = 0 if steps > 1 and writer.resumes else _array_bytes(variables) * width
-    if arrays > _MOST_STACK:
-        raise UnsupportedKernel(f"arrays of {arrays} bytes in the variables of {width} threads")
-    parts = [step, _run(steps, end, frame, bool(writer.resumes))]
-    text = _joined(writer, parts, shown.lines() if shown else "")
+    # Without barriers W threads after the other use one frame.
+    frame, frames = writer.leaves.frame_bytes, steps if writer.resumes else 1
+    memory = end + frame * frames
+    if memory > _MOST_HEAP:
+        raise UnsupportedKernel(f"{memory} bytes of group memory, of arrays and of variables saved at barriers")
+    run = _run(steps, end, frame * frames, bool(writer.resumes), memory > _MOST_STACK)
+    text = _joined(writer, [step, run], shown.lines() if shown else "")
     functions = tuple(LaneFunction(name, module, call, width, contract) for call, name in writer.calls.items())
-    return LaneKernel(text, width, module.size, end, frame * steps, len(writer.resumes), functions)
+    return LaneKernel(text, width, module.size, end, frame * frames, len(writer.resumes), functions)
 
 
 def _joined(writer: Writer, parts: list[str], end: str = "") -> str:
@@ -193,7 +193,7 @@ attributes #1 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"=
 !1 = !{!"branch_weights", i32 1, i32 2000}"""
 
 
-def _run(steps: int, shared: int, frame: int, barriers: bool) -> str:
+def _run(steps: int, shared: int, frames: int, barriers: bool, heap: bool) -> str:
     """Return the function that runs groups.
 
     With barriers, the threads of a group run in rounds: in each, every W threads run to their next barrier. Threads
@@ -203,11 +203,23 @@ def _run(steps: int, shared: int, frame: int, barriers: bool) -> str:
         "call i32 @step(ptr %push, i32 %x, i32 %y, i32 %z, i32 %n.x, i32 %n.y, i32 %n.z, i32 %s, ptr %shared, "
         "ptr %f, i32 %now)"
     )
+    size = _rounded(max(_LINE, shared))
+    memory = f"""  %shared = alloca [{size} x i8], align 64
+  %frames = alloca [{max(_LINE, frames)} x i8], align 64
+"""
+    end = "  ret void\n}"
+    if heap:
+        memory = f"""  %taken = call ptr @malloc(i64 {_LINE + size + frames})
+  %address = ptrtoint ptr %taken to i64
+  %past = and i64 %address, {_LINE - 1}
+  %skip = sub i64 {_LINE}, %past
+  %shared = getelementptr i8, ptr %taken, i64 %skip
+  %frames = getelementptr i8, ptr %shared, i64 {size}
+"""
+        end = f"  call void @free(ptr %taken)\n{end}\ndeclare ptr @malloc(i64)\ndeclare void @free(ptr)"
     head = f"""define void @run(ptr %push, i64 %first, i64 %last, i64 %nx, i64 %ny, i64 %nz) #1 {{
 entry:
-  %shared = alloca [{max(_LINE, shared)} x i8], align 64
-  %frames = alloca [{max(_LINE, frame * steps)} x i8], align 64
-  %states = alloca [{steps} x i32], align 64
+{memory}  %states = alloca [{steps} x i32], align 64
   %n.x = trunc i64 %nx to i32
   %n.y = trunc i64 %ny to i32
   %n.z = trunc i64 %nz to i32
@@ -250,7 +262,7 @@ lanes:
   %idle = select i1 %begin, i1 false, i1 %ended
   br i1 %idle, label %done, label %work
 work:
-  %at = mul i32 %s, {frame}
+  %at = mul i32 %s, {frames // steps}
   %f = getelementptr i8, ptr %frames, i32 %at
   %r = {call}
   store i32 %r, ptr %place
@@ -265,7 +277,7 @@ after:
   %over = icmp eq i32 %waits1, 0
   br i1 %over, label %next, label %round
 """
-    return head + middle + "next:\n  %g1 = add i64 %g, 1\n  br label %groups\nend:\n  ret void\n}"
+    return head + middle + "next:\n  %g1 = add i64 %g, 1\n  br label %groups\nend:\n" + end
 
 
 def _rounded(size: int) -> int:
