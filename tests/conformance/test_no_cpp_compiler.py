@@ -22,7 +22,8 @@ import slangpy_rt;
 void count(int place, RWTensor<int, 1> counts) { counts.add(place, 1); }
 float read(Texture2D<float> t, int x) { return t[int2(x, 0)]; }
 float blend(Texture2D<float> t, SamplerState s, float2 at) { return t.SampleLevel(s, at, 0); }
-float unset(Texture2D<float> t, int x) { Texture2D<float> u; return t[int2(x, 0)] + u[int2(x, 0)]; }
+float look(Texture2D<float> t) { SamplerState s; return t.SampleLevel(s, float2(0), 0); }
+float unset(Texture2D<float> t, int x) { Texture2D<float> u; return t[int2(x, 0)] + u[int2(x, 0)] + look(u); }
 struct Vertex { float4 at : SV_Position; float3 color; }
 """
 
@@ -76,8 +77,7 @@ def test_textures(device: spy.Device, module: Any) -> None:
     np.testing.assert_array_equal(module.read(texture, np.arange(4, dtype=np.int32)), texels[0])
     blended = module.blend(texture, {"wrap": "clamp"}, np.array([[0.25, 0.5], [0, 0]], np.float32))
     np.testing.assert_allclose(blended, [4.5, 0])
-    with pytest.raises(spy.UnsupportedError, match="a texture or a typed buffer that nothing has set"):
-        module.unset(texture, 0)
+    np.testing.assert_array_equal(module.unset(texture, np.arange(4, dtype=np.int32)), texels[0])
 
 
 PROGRAM = """
