@@ -83,6 +83,10 @@ UNSUPPORTED |= {
     ("cuda", "sizes of levels"): "Slang's CUDA leaves the level of GetDimensions out, and the number of levels",
     ("cuda", "writes of narrow channels"): "Slang's CUDA writes 16 bytes a texel whatever the format is",
 }
+for _name in ("cpu", "cuda", "example", "rhi-d3d12", "rhi-vulkan-handles"):
+    UNSUPPORTED[_name, "gathers of texels"] = "Slang has no Gather or SampleGrad for it"
+for _name in ("cpu", "cuda", "example", "rhi-d3d12", "rhi-vulkan-handles", "vulkan"):
+    UNSUPPORTED[_name, "texels in lanes"] = "its kernels have no atomic operations on texels"
 for _name in ("cuda", "d3d12", "vulkan", "rhi-cuda", "rhi-d3d12", "rhi-vulkan", "rhi-vulkan-handles"):
     UNSUPPORTED |= {
         (_name, "ranges"): "its kernels are entered by thread groups",
@@ -108,7 +112,7 @@ UNSUPPORTED["rhi-vulkan-handles", "large derivatives"] = (
 )
 
 # Of these the CPU has what the table says only where llvmlite is missing.
-_OF_LANES = ("grouped calls", "groups", "wave", "SPIR-V")
+_OF_LANES = ("grouped calls", "groups", "wave", "SPIR-V", "gathers of texels", "texels in lanes")
 
 # Bytes of a process of tests, beyond which it gives memory back.
 _MUCH = 3 << 30
@@ -350,6 +354,10 @@ def _capabilities(device: spy.Device) -> frozenset[str]:
         has |= {"roots of doubles", "samples of whole numbers"}
     if not device.name.startswith("rhi-"):
         has |= {"textures with samplers", "levels apart"}
+    if target.format == "spirv":
+        has |= {"gathers of texels"}
+    if target.lane_threads:
+        has |= {"texels in lanes"}
     if device.backend.target.format != "cuda":
         has |= {"loads of lines", "offsets of texels", "sizes of levels", "writes of narrow channels"}
     # Mesa's driver defines what Vulkan leaves open.

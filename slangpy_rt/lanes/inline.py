@@ -39,8 +39,8 @@ class Body:
 class _Inliner:
     """The body while it grows."""
 
-    def __init__(self, module: Module) -> None:
-        self.module, self.bound = module, module.bound
+    def __init__(self, module: Module, called: frozenset[int]) -> None:
+        self.module, self.bound, self.called = module, module.bound, called
         self.blocks: dict[int, Block] = {}
         self.variables: dict[int, int] = {}
         self.type_of = dict(module.type_of)
@@ -133,7 +133,7 @@ class _Inliner:
                 self.type_of[one.result] = one.type
             if one.op == CODE["ExtInst"] and one.operands[1] in _SECOND:
                 body += self._two_results(one)
-            elif one.op == CODE["FunctionCall"]:
+            elif one.op == CODE["FunctionCall"] and one.operands[0] not in self.called:
                 label, body = self._call(label, body, one), []
                 if self.module.types[one.type].kind != "void":
                     body.append(one.beside("Load", (label + 1,), one.type, one.result))
@@ -176,16 +176,33 @@ class _Inliner:
         return after
 
 
-def inlined(module: Module) -> Body:
-    """Return the body of a module's kernel.
+def inlined(module: Module, called: frozenset[int] = frozenset()) -> Body:
+    """Return the body of a module's kernel, in which calls of some functions stay.
 
     Raises
     ------
     UnsupportedKernel
         If the body grows beyond what LLVM compiles in reasonable time.
     """
-    inliner = _Inliner(module)
-    kernel = inliner.without_phis(module.entry)
+    inliner = _Inliner(module, called)
+    return _finished(inliner, inliner.without_phis(module.entry))
+
+
+def inlined_call(module: Module, function: int) -> tuple[Body, tuple[int, ...], int]:
+    """Return the body of a kernel that calls a function; also the ids of the arguments and of the result."""
+    inliner = _Inliner(module, frozenset())
+    type_, parameters = module.functions[function].type, module.functions[function].parameters
+    arguments = tuple(inliner.new() for _ in parameters)
+    for id_, parameter in zip(arguments, parameters, strict=True):
+        inliner.type_of[id_] = module.type_of[parameter]
+    result, label = inliner.new(), inliner.new()
+    call = Instruction(CODE["FunctionCall"], type_, result, (function, *arguments))
+    block = Block((call,), None, Instruction(CODE["Return"], 0, 0, ()))
+    return _finished(inliner, Function(0, (), {}, {label: block})), arguments, result
+
+
+def _finished(inliner: _Inliner, kernel: Function) -> Body:
+    module = inliner.module
     inliner.add(kernel, {}, None, None)
     entry = next(iter(kernel.blocks))
     initial = []

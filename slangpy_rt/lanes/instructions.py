@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from slangpy_rt.lanes.atomics import Atomics
+from slangpy_rt.lanes.calls import Call, name_of_call, returned, scalar_types
 from slangpy_rt.lanes.errors import UnsupportedKernel
 from slangpy_rt.lanes.extended import Extended
 from slangpy_rt.lanes.flow import Code, Selection, Switch, walk
@@ -16,9 +17,9 @@ from slangpy_rt.lanes.leaves import Leaves
 from slangpy_rt.lanes.module import GROUP, INPUT, PUSH, Instruction
 from slangpy_rt.lanes.numbers import Numbers, each
 from slangpy_rt.lanes.opcodes import OPERATIONS, name_of
-from slangpy_rt.lanes.places import Place, Places, flat
+from slangpy_rt.lanes.places import Place, Places, flat, shaped
 from slangpy_rt.lanes.scopes import Program
-from slangpy_rt.lanes.shapes import UNIFORM, Shapes
+from slangpy_rt.lanes.shapes import ANY, UNIFORM, Shapes
 from slangpy_rt.lanes.text import SIZES, Value, number
 from slangpy_rt.lanes.threads import Threads
 from slangpy_rt.lanes.uniform import Facts
@@ -61,6 +62,8 @@ class Instructions:
         self.atomics = Atomics(self.text, self.places, self.waves)
         self.values: dict[int, object] = {}
         self.used = _used(program)
+        # The names of functions that the text calls.
+        self.calls: dict[Call, str] = {}
 
     def write(self, one: Instruction, mask: str | None, exposed: int) -> None:
         """Write an instruction under a mask; `exposed` are the leaves that waiting lanes may read."""
@@ -74,6 +77,8 @@ class Instructions:
                 self.text.emit(f"store volatile i8 0, ptr {self.text.cell('i8')}")  # code of this line
             elif name in _SKIPPED or one.result in self.variables.paths:
                 pass
+            elif name == "FunctionCall":
+                self.values[one.result] = self._called(one, mask)
             elif one.result:
                 found = self._value(name, one, mask)
                 self.values[one.result] = self.settled(found, self.facts.value[one.result])
@@ -95,6 +100,31 @@ class Instructions:
         if isinstance(shapes, tuple) or (value.shape.vector and not shapes.vector):
             raise UnsupportedKernel("a value whose lanes differ where the analysis found none (a fault here)")
         return self.text.as_shape(value, shapes)
+
+    def _called(self, one: Instruction, mask: str | None) -> object:
+        """Call a function; its result is a vector unless all arguments are the same in all lanes."""
+        text, module = self.text, self.module
+        function, *ids = one.operands
+        scalars = [scalar for id_ in ids for scalar in flat(self.use(id_))]
+        call = Call(function, tuple(scalar.shape.uniform for scalar in scalars))
+        if call not in self.calls:
+            self.calls[call] = name_of_call(module, call, text.width, self.numbers.contract)
+        name = self.calls[call]
+        shape = UNIFORM if call.uniform else ANY
+        types = [(part, part if call.uniform else text.whole(part)) for part in scalar_types(module, one.type)]
+        arguments = [
+            (part.type, part.text) if same else (text.whole(part.type), text.vector(part))
+            for part, same in zip(scalars, call.same, strict=True)
+        ]
+        every = returned(type_ for _, type_ in types)
+        found = text.call(name, every, [*arguments, (f"i{text.width}", text.bits(mask))])
+        if not types:
+            return []
+        parts = (
+            Value(part, found if len(types) == 1 else text.let(f"extractvalue {every} {found}, {k}"), shape)
+            for k, (part, _) in enumerate(types)
+        )
+        return shaped(module, one.type, lambda: next(parts))
 
     # Operands
 

@@ -95,6 +95,7 @@ class Function:
     """A function: its result type, parameters, variables (id to type of the value) and blocks, the first first.
 
     `declared` has two ids for each named variable of the Slang text: the variable and its debug information.
+    `control` has the bits that ask for inlining or against it.
     """
 
     type: int
@@ -102,6 +103,7 @@ class Function:
     variables: Mapping[int, int]
     blocks: Mapping[int, Block]
     declared: tuple[tuple[int, int], ...] = ()
+    control: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +359,7 @@ def parse(code: bytes) -> Module:
             pass
         elif name == "Function":
             function, parameters, variables, blocks = one, [], {}, {}
-        elif function is None:
+        elif function is None or name == "Undef":
             reader.read(one)
         elif name == "ExtInst" and reader.sets[one.operands[0]] == DEBUG_INFO:
             reader.debug.place(one.operands[1], one.operands[2:], function.result, reader.constants)
@@ -366,7 +368,8 @@ def parse(code: bytes) -> Module:
             parameters.append(one.result)
         elif name == "FunctionEnd":
             reader.functions[function.result] = Function(
-                function.type, tuple(parameters), variables, blocks, reader.debug.taken()
+                function.type, tuple(parameters), variables, blocks, reader.debug.taken(),
+                function.operands[0],
             )  # fmt: skip
             function = None
         elif name == "Label":

@@ -52,7 +52,7 @@ class Places:
             return self._load_scalar(place, mask)
         if scalars:
             wide = iter(self._load_interleaved(*scalars, place, mask))
-            return _shaped(self.module, place.type, lambda: next(wide))
+            return shaped(self.module, place.type, lambda: next(wide))
         return [self.load(part, mask) for part in parts]
 
     def store(self, place: Place, value: object, mask: str | None) -> None:
@@ -299,10 +299,10 @@ def flat(value: object) -> list[Value]:
     return [scalar for part in value for scalar in flat(part)]
 
 
-def _shaped(module: Module, type_: int, scalar: Callable[[], Value]) -> object:
+def shaped(module: Module, type_: int, scalar: Callable[[], Value]) -> object:
     """Return a value of a type, whose scalars come in order."""
     parts = module.parts(type_)
-    return [_shaped(module, part, scalar) for part in parts] if parts else scalar()
+    return [shaped(module, part, scalar) for part in parts] if parts else scalar()
 
 
 def _short(type_: str) -> str:

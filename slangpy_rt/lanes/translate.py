@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slangpy_rt.lanes.calls import Call, called_functions, parameter_shapes
 from slangpy_rt.lanes.debug_text import DebugSettings, DebugText
 from slangpy_rt.lanes.errors import UnsupportedKernel
 from slangpy_rt.lanes.flow import tree_of
 from slangpy_rt.lanes.functions import table
-from slangpy_rt.lanes.inline import inlined
+from slangpy_rt.lanes.inline import inlined, inlined_call
 from slangpy_rt.lanes.liveness import liveness_of
 from slangpy_rt.lanes.module import GROUP, Module, parse
 from slangpy_rt.lanes.scopes import scoped
@@ -30,6 +31,36 @@ WAVE = 32
 _LINE = 64
 # Bytes of a launch of one thread. Threads of other libraries may have stacks of 2 MiB.
 _MOST_STACK, _MOST_HEAP = 1 << 20, 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LaneFunction:
+    """A function that kernels call (`calls`).
+
+    Attributes
+    ----------
+    name : str
+        The name under which it is called; functions of one name have the same text.
+    """
+
+    name: str
+    module: Module
+    call: Call
+    width: int
+    contract: bool
+
+    def write(self) -> str:
+        """Return LLVM IR."""
+        shapes = tuple(parameter_shapes(self.module, self.call).values())
+        body, ids, result = inlined_call(self.module, self.call.function)
+        program = scoped(body, tree_of(body), barriers=False)
+        variables, arguments = variables_of(program), dict(zip(ids, shapes, strict=True))
+        if _array_bytes(variables) * self.width > _MOST_STACK:
+            raise UnsupportedKernel(f"arrays of {_array_bytes(variables)} bytes in the variables of a function")
+        facts = analyzed(program, variables, liveness_of(program, variables), self.width, given=arguments)
+        writer = Writer(program, variables, facts, {}, self.width, self.contract)
+        text = writer.write_function(self.name, arguments, result, self.call.uniform)
+        return _joined(writer, [text])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +79,8 @@ class LaneKernel:
         Memory of a group; memory of its threads for arrays and across barriers.
     barriers : int
         How many barriers the function of W threads returns at.
+    functions : tuple of LaneFunction
+        What the text calls.
     """
 
     text: str
@@ -56,6 +89,7 @@ class LaneKernel:
     shared_bytes: int
     frame_bytes: int
     barriers: int
+    functions: tuple[LaneFunction, ...] = ()
 
 
 def translate(
@@ -90,7 +124,8 @@ def translate(
     if width not in (1, 4, 8, 16, 32):
         raise ValueError(f"translate: expected a width of 1, 4, 8, 16 or 32, got {width}.")
     steps = -(-module.size[0] * module.size[1] * module.size[2] // width)
-    body = inlined(module)
+    called = called_functions(module) if debug is None else frozenset[int]()
+    body = inlined(module, called)
     program = scoped(body, tree_of(body), barriers=steps > 1)
     variables = variables_of(program)
     shown, spread = _shown(module, debug, width), frozenset[int]()
@@ -115,12 +150,15 @@ def translate(
     if memory > _MOST_HEAP:
         raise UnsupportedKernel(f"{memory} bytes of group memory, of arrays and of variables saved at barriers")
     run = _run(steps, end, frame * frames, bool(writer.resumes), memory > _MOST_STACK)
-    parts = [step, run, *sorted(writer.text.declared), _ATTRIBUTES]
-    if shown:
-        parts.append(shown.lines())
-    if writer.functions.table:
-        parts.insert(0, table())
-    return LaneKernel("\n".join(parts) + "\n", width, module.size, end, frame * frames, len(writer.resumes))
+    text = _joined(writer, [step, run], shown.lines() if shown else "")
+    functions = tuple(LaneFunction(name, module, call, width, contract) for call, name in writer.calls.items())
+    return LaneKernel(text, width, module.size, end, frame * frames, len(writer.resumes), functions)
+
+
+def _joined(writer: Writer, parts: list[str], end: str = "") -> str:
+    """Return the text of a module with some functions."""
+    tables = [table()] if writer.functions.table else []
+    return "\n".join((*tables, *parts, *sorted(writer.text.declared), _ATTRIBUTES, *([end] if end else []), ""))
 
 
 def _array_bytes(variables: Variables) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from slangpy_rt.lanes.flow import RETURN, Code, Construct, Leave, Loop, Selection, Sequence, Switch
 from slangpy_rt.lanes.liveness import Liveness
@@ -140,13 +141,14 @@ class _Analysis:
     """The facts while they grow."""
 
     def __init__(
-        self, program: Program, variables: Variables, live: Liveness, width: int, spread: frozenset[int]
+        self, program: Program, variables: Variables, live: Liveness, width: int, spread: frozenset[int],
+        given: Mapping[int, Shapes],
     ) -> None:  # fmt: skip
         self.program, self.variables, self.width, self.spread = program, variables, width, spread
         self.module, self.type_of = program.body.module, program.body.type_of
         self.changed = True
         self.leaf: dict[int, Shape] = {}
-        self.value: dict[int, Shapes] = {}
+        self.value: dict[int, Shapes] = dict(given)
         self.divergent: set[int] = set()
         self.leaks: dict[int, frozenset[int]] = {}
         self.lines: dict[int, bool] = {}
@@ -408,13 +410,15 @@ class _Analysis:
 
 
 def analyzed(
-    program: Program, variables: Variables, live: Liveness, width: int, spread: frozenset[int] = frozenset()
-) -> Facts:
+    program: Program, variables: Variables, live: Liveness, width: int, spread: frozenset[int] = frozenset(),
+    given: Mapping[int, Shapes] = MappingProxyType({}),
+) -> Facts:  # fmt: skip
     """Return the facts of a program that runs `width` threads in lanes.
 
-    The variables in `spread` have a number for each lane, whatever is stored to them.
+    The variables in `spread` have a number for each lane, whatever is stored to them. Arguments of a function have
+    the shapes in `given`.
     """
-    return _Analysis(program, variables, live, width, spread).run()
+    return _Analysis(program, variables, live, width, spread, given).run()
 
 
 def builtin_shapes(size: tuple[int, int, int], number: int, width: int) -> Shapes:

@@ -10,9 +10,10 @@ and a barrier saves the open cells together with the live variables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from slangpy_rt.lanes.calls import Call, returned, scalar_types
 from slangpy_rt.lanes.debug_leaves import DebugLeaves
 from slangpy_rt.lanes.debug_text import DebugText
 from slangpy_rt.lanes.empty_blocks import without_empty_blocks
@@ -33,9 +34,10 @@ from slangpy_rt.lanes.instructions import Instructions
 from slangpy_rt.lanes.leaves import Leaves
 from slangpy_rt.lanes.numbers import Numbers
 from slangpy_rt.lanes.opcodes import OPERATIONS
-from slangpy_rt.lanes.places import Places
+from slangpy_rt.lanes.places import Places, flat
 from slangpy_rt.lanes.scopes import Program
-from slangpy_rt.lanes.text import Text, number
+from slangpy_rt.lanes.shapes import Shapes
+from slangpy_rt.lanes.text import Text, Value, number
 from slangpy_rt.lanes.threads import Threads
 from slangpy_rt.lanes.uniform import OUTSIDE, Facts, Region
 from slangpy_rt.lanes.variables import Variables
@@ -45,7 +47,7 @@ _NONE = "zeroinitializer"
 _CHEAP = 8
 # Kernels of more instructions are not written twice for groups whose threads all pass a check of bounds.
 _TWICE = 3000
-_EXPENSIVE = ("Div", "Mod", "Rem", "Atomic", "GroupNonUniform", "ExtInst")
+_EXPENSIVE = ("Div", "Mod", "Rem", "Atomic", "GroupNonUniform", "ExtInst", "FunctionCall")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,55 @@ class Writer:
         count = sum(len(node.instructions) for node in walk(program.tree) if isinstance(node, Code))
         self.twice = not program.barriers and count <= _TWICE
         self.mask_type = self.text.whole("i1")
+
+    @property
+    def calls(self) -> dict[Call, str]:
+        """Return the names of the functions that the text calls."""
+        return self.instructions.calls
+
+    def write_function(self, name: str, arguments: Mapping[int, Shapes], result: int, same: bool) -> str:
+        """Return the text of a function that kernels call.
+
+        Parameters
+        ----------
+        arguments : mapping
+            The shapes of the arguments, by id.
+        result : int
+            The result's id.
+        same : bool
+            Whether the result is one number for all lanes.
+        """
+        text = self.text
+        parameters: list[str] = []
+        for id_, shapes in arguments.items():
+            types = iter(scalar_types(self.program.body.module, self.program.body.type_of[id_]))
+            self.instructions.values[id_] = self._parameter(shapes, types, parameters)
+        bits = f"i{text.width}"
+        mask = text.let(f"bitcast {bits} %mask to {self.mask_type}")
+        over = text.label()
+        self.targets[0] = Target(over, None)
+        end = self._sequence(self.program.tree, mask, OUTSIDE)
+        if end.reached:
+            text.jump(over)
+        text.put(over)
+        scalars = flat(self.instructions.values[result]) if result in self.instructions.values else []
+        parts = [(text.type(part) if same else text.whole(part.type), part) for part in scalars]
+        type_ = returned(type_ for type_, _ in parts)
+        found = "poison"
+        for k, (each, part) in enumerate(parts):
+            value = part.text if same else text.vector(part)
+            found = value if len(parts) == 1 else text.let(f"insertvalue {type_} {found}, {each} {value}, {k}")
+        text.emit(f"ret {type_} {found}" if parts else "ret void")
+        head = ", ".join((*parameters, f"{bits} %mask"))
+        lines = [f"define {type_} @{name}({head}) #1 {{", "entry:", *text.entry, "  br label %start", "start:"]
+        return "\n".join((*lines, *text.lines, "}"))
+
+    def _parameter(self, shapes: Shapes, types: Iterator[str], parameters: list[str]) -> object:
+        if isinstance(shapes, tuple):
+            return [self._parameter(part, types, parameters) for part in shapes]
+        found = Value(next(types), f"%p{len(parameters)}", shapes)
+        parameters.append(f"{self.text.type(found)} {found.text}")
+        return found
 
     def write(self) -> str:
         """Return the text of the function; it returns the barrier at which the threads wait, or 0 at the end."""

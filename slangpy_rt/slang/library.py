@@ -21,6 +21,7 @@ from slangpy_rt.slang.locate import find_library, library_version
 from slangpy_rt.slang.messages import with_users_lines
 from slangpy_rt.slang.module_images import ModuleImages
 from slangpy_rt.slang.source_map import SourceMap
+from slangpy_rt.slang.spirv import Functions
 
 _NO_CACHE = DiskCache(None, 0)
 # Texts that messages can be about.
@@ -81,8 +82,10 @@ class Library:
 
     def __init__(self, path: str | None = None, cache: DiskCache = _NO_CACHE) -> None:
         self.lock = threading.RLock()
-        # The target code of ``double_math.slang``, by format and profile.
-        self.compiled: dict[tuple[str, str], bytes] = {}
+        # The target code of files whose functions other modules get.
+        self.compiled: dict[str, bytes] = {}
+        # Those of ``cpu_textures.slang``, which only the target of one device gets.
+        self.textures: Functions | None = None
         # This project's modules, for later sessions: see ``NativeSession.load_own``.
         self.images = ModuleImages(cache)
         self._path = path

@@ -57,6 +57,8 @@ from slangpy_rt.slang.shader_modules import (
     program_folders,
 )
 from slangpy_rt.slang.source_map import SourceMap
+from slangpy_rt.slang.spirv import Functions
+from slangpy_rt.slang.spirv_textures import with_texture_calls
 from slangpy_rt.slang.static_variables import changes_statics, has_statics
 from slangpy_rt.slang.target_code import check_text, checked, completed, takes_textures
 from slangpy_rt.slang.text import RESERVED, docs, entry_attributes, prepare, undefining
@@ -292,6 +294,8 @@ class Session(CompilerSession):
                 code = exported(code, entry)
             if not self.target.program:
                 code = completed(code, self.target.format, self._double_math, self._statics)
+            if self.target.lane_threads:
+                code = with_texture_calls(code, self._texture_functions)
             layout = linked.call("IComponentType.getLayout", 0, None)
             fields, size = call_layout(self._library.native, layout, self.target.entry)
             strings = hashed_strings(self._library.native, layout)
@@ -323,15 +327,28 @@ class Session(CompilerSession):
         return code
 
     def _double_math(self) -> bytes:
-        """Return the SPIR-V code of ``shaders/double_math.slang``, compiled once per library, format and profile."""
-        key = (self.target.format, self.target.profile)
+        return self._functions("double_math")
+
+    def _texture_functions(self) -> Functions:
+        if self._library.textures is None:
+            self._library.textures = Functions(self._functions("cpu_textures"))
+        return self._library.textures
+
+    def _functions(self, file: str) -> bytes:
+        """Return the SPIR-V code of a file of ``shaders/`` that other modules get functions of."""
+        folder = next(Path(folder) for folder in self._folders if (Path(folder) / f"{file}.slang").is_file())
+        text = (folder / f"{file}.slang").read_text("utf-8")
+        images = self._library.images
+        key = images.key(self._library.version, "functions", file, text, self.target.format, self.target.profile)
         kept = self._library.compiled
+        if key not in kept and (found := images.get(key)):
+            kept[key] = found[0][1]
         if key not in kept:
-            found = (Path(folder) / "double_math.slang" for folder in self._folders)
-            path = next(path for path in found if path.is_file())
-            target = replace(self.target, entry="pointer", program=False)
-            with closing(Session(self._library, target, (str(path.parent),))) as session:
-                kept[key] = session.compile(path.read_text("utf-8"), _DOUBLE_MATH, "_spy_everything").code
+            target = replace(self.target, entry="pointer", program=False, flags=())
+            with closing(Session(self._library, target, (str(folder),))) as session:
+                kept[key] = session.compile(text, f"_spy_{file}", "_spy_everything").code
+            if images.wanted(key):
+                images.put(key, f"functions of {file}", ((file, kept[key]),))
         return kept[key]
 
     def _hide_entry_points(self, path: str, source: str) -> None:

@@ -19,10 +19,12 @@ from slangpy_rt.slang.text import RESERVED, blank, declared, reserved
 # Each module comes after those that it imports.
 SHADERS = (
     "_spy_handles", "_spy_library", "slangpy_rt", "slangpy", "mlp", "matmul", "sampling", "cubes", "fragments",
-    "rays", "_spy_descriptors",
+    "rays", "_spy_descriptors", "_spy_addresses",
 )  # fmt: skip
 # Those of them that users import, and in whose place a user may have a file of the same name.
 IMPORTED = ("slangpy", "mlp", "matmul", "sampling", "cubes", "fragments", "rays")
+# Where the number of a texture leads: on Vulkan, and on the CPU.
+_OF_TEXTURES = ("_spy_descriptors", "_spy_addresses")
 # Slang supports its own ``__dispatch_kernel`` only in C++ for PyTorch, and refuses ``uint3(1)`` as a size there. A
 # Slang session takes no macros with parameters, so each text begins with this one.
 SLANGTORCH_HEAD = "#define __dispatch_kernel(_spy_k, _spy_g, _spy_b) _spy_anyLaunch(_spy_g, _spy_b)\n#line 1\n"
@@ -94,7 +96,7 @@ def needed_modules(texts: Sequence[str], macros: bool, auto: AutoImport | None) 
         The module that each text of the session imports implicitly.
     """
     named = {name for name in SHADERS if any(re.search(rf"\b{name}\b", text) for text in texts)}
-    needed = [name for name in SHADERS if name in named or name not in (*IMPORTED, "_spy_descriptors")]
+    needed = [name for name in SHADERS if name in named or name not in (*IMPORTED, *_OF_TEXTURES)]
     names = needed if macros else [name for name in needed if name in ("slangpy_rt", "slangpy")]
     if auto is None:
         return names

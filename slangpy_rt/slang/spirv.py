@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 Words = list[int]
 
 CAPABILITY, EXT_INST_IMPORT, EXT_INST, NAME, DECORATE = 17, 11, 12, 5, 71
-TYPE_BOOL, TYPE_INT, TYPE_FLOAT, TYPE_VECTOR = 20, 21, 22, 23
+TYPE_VOID, TYPE_BOOL, TYPE_INT, TYPE_FLOAT, TYPE_VECTOR = 19, 20, 21, 22, 23
 CONSTANT, CONSTANT_COMPOSITE, CONSTANT_NULL = 43, 44, 46
 FUNCTION, FUNCTION_END, FUNCTION_CALL = 54, 56, 57
 COMPOSITE_CONSTRUCT, COMPOSITE_EXTRACT, F_CONVERT = 80, 81, 115
@@ -27,7 +27,7 @@ _ANNOTATIONS = frozenset({71, 72, 73, 74, 75, 332, 5632, 5633})
 # example, is OpCompositeExtract: an id and any number of indices. OpSwitch (251) may have up to 16 cases.
 _TYPED = {
     1: "", 12: "ilI", 41: "", 42: "", 43: "L", 44: "I", 46: "", 54: "li", 55: "", 57: "I", 59: "lI", 61: "iL",
-    65: "I", 79: "iiL", 80: "I", 81: "iL", 82: "iiL", 83: "i", **dict.fromkeys(range(109, 149), "I"),
+    65: "I", 67: "I", 79: "iiL", 80: "I", 81: "iL", 82: "iiL", 83: "i", **dict.fromkeys(range(109, 149), "I"),
     **dict.fromkeys(range(154, 201), "I"), 245: "I",
 }  # fmt: skip
 _TYPES = {19: "", 20: "", 21: "ll", 22: "l", 23: "il", 28: "ii", 30: "I", 32: "li", 33: "I", 248: ""}
@@ -78,6 +78,15 @@ class Assembly:
         """Return an id that is not used yet."""
         self._header[3] += 1
         return self._header[3] - 1
+
+    def glsl(self) -> int:
+        """Return the id under which the module imports GLSL.std.450, which it does if it did not."""
+        for words in self.head:
+            if words[0] & 0xFFFF == EXT_INST_IMPORT and string(words[2:]) == "GLSL.std.450":
+                return words[1]
+        found = self.new_id()
+        self.head.insert(0, instruction(EXT_INST_IMPORT, found, *_words("GLSL.std.450")))
+        return found
 
     def capability(self, number: int) -> None:
         """Add the declaration of a capability, unless the module has it."""
@@ -153,10 +162,8 @@ class Functions:
                 body = self._bodies.setdefault(words[2], [])
             body.append(words)
 
-    def copy(self, names: Iterable[str], into: Assembly, set_: int) -> dict[str, int]:
+    def copy(self, names: Iterable[str], into: Assembly, set_: int, exact: bool = True) -> dict[str, int]:
         """Copy functions, and those that they call, into another module, with the capabilities Int64 and Float64.
-
-        Arithmetic in the copies gets the decoration NoContraction, so that drivers do not fuse it.
 
         Parameters
         ----------
@@ -166,6 +173,8 @@ class Functions:
             The other module.
         set_ : int
             The id under which the other module imports GLSL.std.450.
+        exact : bool
+            Whether arithmetic in the copies gets the decoration NoContraction, so that drivers do not fuse it.
 
         Returns
         -------
@@ -197,7 +206,7 @@ class Functions:
             for words in body:
                 made = _renamed(words, renamed)
                 into.body.append(made)
-                if words[0] & 0xFFFF in _ARITHMETIC:
+                if exact and words[0] & 0xFFFF in _ARITHMETIC:
                     decorations.append(instruction(DECORATE, made[2], _NO_CONTRACTION))
         into.annotate(
             [instruction(NAME, ids[old], *_words(name)) for old, name in titles.items()],

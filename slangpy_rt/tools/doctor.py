@@ -30,7 +30,7 @@ _SYSTEMS = {"cuda": ("linux", "win32"), "vulkan": ("linux", "win32")}
 # Packages that are used where they are, what for, and what installs them.
 _PACKAGES = {
     "torch": ("PyTorch's tensors and autograd", "slangpy_rt[torch]"),
-    "ziglang": ("textures of the device cpu without g++ and clang++", "slangpy_rt[cpu]"),
+    "ziglang": ("C++ of the device cpu without g++ and clang++", "slangpy_rt[cpu]"),
     "llvmlite": ("the compiler of the device cpu", "llvmlite"),
     "nvidia-cuda-nvrtc": ("kernels of the device cuda", "slangpy_rt[cuda]"),
     "ml_dtypes": ("bfloat16 in NumPy arrays", "ml_dtypes"),

@@ -21,6 +21,9 @@ import slangpy_rt;
 [Differentiable] float picked(DiffTensor<float, 1> t, no_diff int i) { return t[i] * t[i]; }
 void count(int place, RWTensor<int, 1> counts) { counts.add(place, 1); }
 float read(Texture2D<float> t, int x) { return t[int2(x, 0)]; }
+float blend(Texture2D<float> t, SamplerState s, float2 at) { return t.SampleLevel(s, at, 0); }
+float look(Texture2D<float> t) { SamplerState s; return t.SampleLevel(s, float2(0), 0); }
+float unset(Texture2D<float> t, int x) { Texture2D<float> u; return t[int2(x, 0)] + u[int2(x, 0)] + look(u); }
 struct Vertex { float4 at : SV_Position; float3 color; }
 """
 
@@ -68,11 +71,13 @@ def test_modules_of_this_project(device: spy.Device) -> None:
     np.testing.assert_array_equal(spy.sort(spy.Tensor.from_numpy(device, numbers)).to_numpy(), np.sort(numbers))
 
 
-def test_textures_are_refused(device: spy.Device, module: Any) -> None:
-    assert "textures" not in device.caps.features
-    with pytest.raises(spy.UnsupportedError) as caught:
-        module.read(spy.Texture.from_numpy(device, np.ones((4, 4), np.float32)), np.arange(4, dtype=np.int32))
-    assert "textures" in str(caught.value)
+def test_textures(device: spy.Device, module: Any) -> None:
+    texels = np.arange(12, dtype=np.float32).reshape(3, 4)
+    texture = spy.Texture.from_numpy(device, texels, mips=True)
+    np.testing.assert_array_equal(module.read(texture, np.arange(4, dtype=np.int32)), texels[0])
+    blended = module.blend(texture, {"wrap": "clamp"}, np.array([[0.25, 0.5], [0, 0]], np.float32))
+    np.testing.assert_allclose(blended, [4.5, 0])
+    np.testing.assert_array_equal(module.unset(texture, np.arange(4, dtype=np.int32)), texels[0])
 
 
 PROGRAM = """

@@ -64,8 +64,11 @@ def test_functions_of_other_devices(device: spy.Device, call: str) -> None:
         ("if (x > 1) y += within(x);", "foreign, of which there is text for other devices alone"),
     ],
 )
-def test_what_is_inlined_is_not_left_out(device: spy.Device, statement: str, used: str) -> None:
+def test_what_is_inlined_is_not_left_out(
+    device: spy.Device, statement: str, used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
     """Slang leaves out an inlined function without text for C++, and with it the statements around the call."""
+    without_lanes(device, monkeypatch)
     module = load(
         device, f"left_out_{len(statement)}",
         "[ForceInline] float foreign(float x) { __target_switch { case cuda: return x; case spirv: return x; } }\n"

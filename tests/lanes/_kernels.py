@@ -71,7 +71,8 @@ def compiled(
 ) -> tuple[LaneKernel, LoadedObject]:
     """Return a kernel in lanes and its machine code."""
     kernel = translate(code, width, contract=contract, debug=debug)
-    return kernel, compiler().load(compiler().compile(kernel.text, debug is not None))
+    functions = [compiler().compile(each.write()) for each in kernel.functions]
+    return kernel, compiler().load(compiler().compile(kernel.text, debug is not None), *functions)
 
 
 @cache

@@ -76,15 +76,14 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
         if index:
             raise UnsupportedError(f"device cpu: there is one, number 0, and none of number {index}.")
         ranges = Target("cpp", "", "range")
-        features, self._llvm = frozenset({"pointers", "zero_copy"}), llvmlite_identity()
+        features, self._llvm = frozenset({"pointers", "textures", "zero_copy"}), llvmlite_identity()
         command = find_compiler()
-        if command:
-            features |= {"textures"}
         if self._llvm:
             features |= {"group_shared", "wave"}
             groups = Caps(_MAX_GROUPS, _SCALARS, features | {"atomic_float"}, _WAVE)
             # Neighbouring threads are the lanes of a vector, which loads their elements at once.
-            self.target = replace(target_of("spirv", "spirv_1_5", "pointer", groups), lane_threads=True)
+            target = target_of("spirv", "spirv_1_5", "pointer", groups)
+            self.target = replace(target, lane_threads=True, texture_modules=("_spy_addresses",))
             if debug:
                 self.target = replace(self.target, flags=DEBUG_FLAGS)
                 self._llvm += " for a debugger"

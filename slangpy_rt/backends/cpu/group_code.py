@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from slangpy_rt.backends.cpu.group_format import HEAD, MARK
+from slangpy_rt.backends.cpu.group_format import HEAD, packed
+from slangpy_rt.backends.cpu.group_functions import GroupFunctions
 from slangpy_rt.backends.cpu.llvm import LlvmCompiler
 from slangpy_rt.core.errors import CompileError, UnsupportedError
 from slangpy_rt.lanes.debug_text import DebugSettings
@@ -24,10 +25,11 @@ define void @run_groups(i64 %first, i64 %last, ptr %block) #1 {{
   ret void
 }}
 """
-_TEXTURES = ("OpTypeImage", "OpTypeSampler", "OpTypeSampledImage")
 
 
-def compile_groups(compiler: LlvmCompiler, code: bytes, debug: DebugSettings | None = None) -> bytes:
+def compile_groups(
+    compiler: LlvmCompiler, functions: GroupFunctions, code: bytes, debug: DebugSettings | None = None
+) -> bytes:  # fmt: skip
     """Compile a kernel's SPIR-V to what ``load_groups`` loads, for a debugger if settings of one are given.
 
     Raises
@@ -39,13 +41,12 @@ def compile_groups(compiler: LlvmCompiler, code: bytes, debug: DebugSettings | N
     """
     try:
         kernel = translate(code, widest=compiler.widest, debug=debug)
+        own = compiler.compile(kernel.text + _ENTRY, debug is not None)
+        return packed([own, *functions.compiled(compiler, kernel.functions)])
     except UnsupportedKernel as error:
-        what = "textures and samplers" if error.what in _TEXTURES else error
         raise UnsupportedError(
-            f"the function uses thread groups, and this device does not translate {what} in such functions. "
+            f"the function uses thread groups, and this device does not translate {error} in such functions. "
             "Run it on a GPU (device type cuda or vulkan)."
         ) from None
-    try:
-        return MARK + compiler.compile(kernel.text + _ENTRY, debug is not None)
     except RuntimeError as error:
         raise CompileError(f"LLVM refused the kernel's text, which is a defect of slangpy_rt:\n{error}") from None

@@ -38,6 +38,7 @@ class GroupCompiler:
         self._builds = Builds("LLVM", CONFIG.build_seconds)
         self._lock = threading.Lock()
         self._opened: tuple[Any, Any] | None = None
+        self._functions: Any = None
         self._sources: DebugSources | None = None
 
     def compile(self, code: bytes, check: Callable[[], Any]) -> bytes:
@@ -90,13 +91,16 @@ class GroupCompiler:
 
     def _compile(self, code: bytes) -> bytes:
         from slangpy_rt.backends.cpu.group_code import compile_groups
+        from slangpy_rt.backends.cpu.group_functions import GroupFunctions
 
         compiler = self._open()[0]
+        if self._functions is None:
+            self._functions = GroupFunctions(self._cache)
         if not self._debug:
-            return compile_groups(compiler, code)
+            return compile_groups(compiler, self._functions, code)
         from slangpy_rt.backends.cpu.debug_sources import DebugSources
 
         with self._lock:
             if self._sources is None:
                 self._sources = DebugSources(self._cache)
-        return compile_groups(compiler, code, self._sources.settings)
+        return compile_groups(compiler, self._functions, code, self._sources.settings)

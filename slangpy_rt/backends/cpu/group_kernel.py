@@ -11,7 +11,7 @@ from math import inf, prod
 from typing import Any
 
 from slangpy_rt.backends.base import Kernel
-from slangpy_rt.backends.cpu.group_format import HEAD, MARK
+from slangpy_rt.backends.cpu.group_format import HEAD, unpacked
 from slangpy_rt.backends.cpu.kernel import (
     CHUNK_SECONDS,
     MOST_CHUNKS,
@@ -79,7 +79,7 @@ class GroupKernel(Kernel):
 
 def load_groups(compiler: LlvmCompiler, binary: bytes, shared: LoadedObject, info: KernelInfo) -> GroupKernel:
     """Load a kernel from what ``compile_groups`` returned."""
-    return GroupKernel(info, compiler.load(binary.removeprefix(MARK)), shared)
+    return GroupKernel(info, compiler.load(*unpacked(binary)), shared)
 
 
 def _kept(function: Any, code: Any) -> Any:

@@ -1,4 +1,7 @@
-"""Images of the CPU: memory, and records that tell kernels where it is. ``shaders/_spy_textures.hpp`` reads them."""
+"""Images of the CPU: memory, and records that tell kernels where it is.
+
+``shaders/cpu_textures.slang`` and ``shaders/_spy_textures.hpp`` read them.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,11 @@ _HALF = 2
 # struct _spy_Image and struct _spy_Level.
 _HEAD, _LEVEL = struct.Struct("<4iQq48s"), struct.Struct("<Q4i2q")
 _RECORD = _HEAD.size + MOST_LEVELS * _LEVEL.size
-# What Slang has for Sampler2D: a texture, and a sampler.
+# What Slang's C++ has for Sampler2D: a texture, and a sampler. SPIR-V has 8 bytes for it, the texture's, so that the
+# texture's record ends with the sampler.
 _PAIR = struct.Struct("<2Q")
+# Behind the levels: the sampler, and the texel that atomic operations change which are out of bounds.
+_OWN = struct.Struct("<Q16x")
 # struct _spy_Sampler.
 _SAMPLER = struct.Struct("<6i3f")
 _WRAPS = ("repeat", "mirror", "clamp", "border")
@@ -55,11 +61,11 @@ class CpuImages(Backend, Images):
         assert isinstance(image, CpuImage)
         found = image.records.get((level, sampler))
         if found is None:
-            data = self._record(image, level)
-            if sampler is not None:
-                own = self.image_handle(image, level, writes, None)
-                data = _PAIR.pack(own, self.sampler_handle(sampler))
-            record = self.alloc(len(data))
+            how = 0 if sampler is None else self.sampler_handle(sampler)
+            data = self._record(image, level) + _OWN.pack(how)
+            record = self.alloc(_PAIR.size + len(data))
+            if how:
+                data = _PAIR.pack(record.address + _PAIR.size, how) + data
             ctypes.memmove(record.address, data, len(data))
             found = image.records.setdefault((level, sampler), record)
         return found.address

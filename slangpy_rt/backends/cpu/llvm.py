@@ -106,15 +106,16 @@ class LlvmCompiler:
             found: bytes = self._machine.emit_object(module)
             return found
 
-    def load(self, code: bytes) -> LoadedObject:
-        """Load an object file."""
+    def load(self, *codes: bytes) -> LoadedObject:
+        """Load object files, which may call functions of one another."""
         llvm = self._llvm
         with _LOCK:
             machine = llvm.Target.from_default_triple().create_target_machine(
                 cpu=self.cpu, features=self.features, opt=2, jit=True
             )
             engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)  # which takes the machine
-            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+            for code in codes:
+                engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             engine.finalize_object()
             return LoadedObject(engine)
 
