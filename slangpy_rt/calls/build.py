@@ -347,7 +347,7 @@ def _make_ready(
             any(o.mode == "gradient" and o.step == "own" for o in spec.leaves),
             spec.title,
             any(o.mode in ("handle", "texel") for o in spec.leaves),
-            _streamed(spec, fields) if spec.entry == "range" and not spec.raw else (),
+            () if spec.raw else _streamed(spec, fields),
         )
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
         source = scope.source.on(description.target)

@@ -139,8 +139,8 @@ class KernelInfo:
     textures : bool
         Whether its argument block has numbers of textures or samplers.
     streamed : tuple of tuple of int
-        For a range kernel, its outputs whose elements follow each other, each written once and never read: the offset
-        of the pointer in the argument block, and the bytes of an element.
+        Its outputs whose elements follow each other, each written once and never read: the offset of the pointer in
+        the argument block, and the bytes of an element. A raw kernel has none.
     """
 
     entry: str

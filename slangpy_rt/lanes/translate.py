@@ -2,10 +2,11 @@
 
 The text has one function that is seen from outside::
 
-    void run(push, first, last, nx, ny, nz)
+    void run(push, first, last, nx, ny, nz, past, bytes)
 
-It runs the groups ``first`` to ``last`` of nx * ny * nz. ``push`` points to the kernel's push constants. The function
-holds group memory and frames on its stack; kernels that need more than a thread's stack has are refused.
+It runs the groups ``first`` to ``last`` of nx * ny * nz. ``push`` points to the kernel's push constants. A whole
+vector that a thread stores once goes past the caches if it lies among the ``bytes`` from the address ``past`` on. The
+function holds group memory and frames on its stack; kernels that need more than a thread's stack has are refused.
 """
 
 from __future__ import annotations
@@ -151,7 +152,8 @@ def _width_for(size: tuple[int, int, int], widest: int) -> int:
 _ATTRIBUTES = """attributes #0 = { nounwind alwaysinline "prefer-vector-width"="512" "min-legal-vector-width"="512" }
 attributes #1 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }
 !0 = !{!"branch_weights", i32 2000, i32 1}
-!1 = !{!"branch_weights", i32 1, i32 2000}"""
+!1 = !{!"branch_weights", i32 1, i32 2000}
+!2 = !{i32 1}"""
 
 
 def _run(steps: int, shared: int, frame: int, barriers: bool) -> str:
@@ -162,9 +164,10 @@ def _run(steps: int, shared: int, frame: int, barriers: bool) -> str:
     """
     call = (
         "call i32 @step(ptr %push, i32 %x, i32 %y, i32 %z, i32 %n.x, i32 %n.y, i32 %n.z, i32 %s, ptr %shared, "
-        "ptr %f, i32 %now)"
+        "ptr %f, i32 %now, i64 %past, i64 %bytes)"
     )
-    head = f"""define void @run(ptr %push, i64 %first, i64 %last, i64 %nx, i64 %ny, i64 %nz) #1 {{
+    parameters = "ptr %push, i64 %first, i64 %last, i64 %nx, i64 %ny, i64 %nz, i64 %past, i64 %bytes"
+    head = f"""define void @run({parameters}) #1 {{
 entry:
   %shared = alloca [{max(_LINE, shared)} x i8], align 64
   %frames = alloca [{max(_LINE, frame * steps)} x i8], align 64
@@ -226,7 +229,20 @@ after:
   %over = icmp eq i32 %waits1, 0
   br i1 %over, label %next, label %round
 """
-    return head + middle + "next:\n  %g1 = add i64 %g, 1\n  br label %groups\nend:\n  ret void\n}"
+    # Later stores of this thread, such as that it is done, must not be seen before those past the caches.
+    end = """next:
+  %g1 = add i64 %g, 1
+  br label %groups
+end:
+  %fenced = icmp eq i64 %bytes, 0
+  br i1 %fenced, label %leave, label %fence
+fence:
+  fence seq_cst
+  br label %leave
+leave:
+  ret void
+}"""
+    return head + middle + end
 
 
 def _rounded(size: int) -> int:

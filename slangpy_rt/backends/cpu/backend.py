@@ -80,7 +80,9 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
             features |= {"group_shared", "wave"}
             groups = Caps(_MAX_GROUPS, _SCALARS, features | {"atomic_float"}, _WAVE)
             # Neighbouring threads are the lanes of a vector, which loads their elements at once.
-            self.target = replace(target_of("spirv", "spirv_1_5", "pointer", groups), lane_threads=True)
+            self.target = target_of("spirv", "spirv_1_5", "pointer", groups)
+            constants = *self.target.constants, "export static const bool _spy_packed_vectors = true;"
+            self.target = replace(self.target, constants=constants, lane_threads=True)
             if debug:
                 self.target = replace(self.target, flags=DEBUG_FLAGS)
                 self._llvm += " for a debugger"

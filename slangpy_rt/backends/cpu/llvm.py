@@ -15,8 +15,8 @@ from typing import Any
 
 from slangpy_rt.backends.cpu.half_conversions import HALF_CONVERSIONS
 
-# run(push, first, last, nx, ny, nz): see lanes/translate.py.
-_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 5)
+# run(push, first, last, nx, ny, nz, past, bytes): see lanes/translate.py.
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 7)
 _LOCK = threading.Lock()  # LLVM's passes share tables
 
 
