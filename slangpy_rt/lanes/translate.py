@@ -149,8 +149,9 @@ def _width_for(size: tuple[int, int, int], widest: int) -> int:
     return (rows or whole or [4])[0]
 
 
+# ``run`` is not inlined: what calls it would have the whole kernel a second time.
 _ATTRIBUTES = """attributes #0 = { nounwind alwaysinline "prefer-vector-width"="512" "min-legal-vector-width"="512" }
-attributes #1 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }
+attributes #1 = { nounwind noinline "prefer-vector-width"="512" "min-legal-vector-width"="512" }
 !0 = !{!"branch_weights", i32 2000, i32 1}
 !1 = !{!"branch_weights", i32 1, i32 2000}
 !2 = !{i32 1}"""
