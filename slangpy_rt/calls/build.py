@@ -344,7 +344,7 @@ def _make_ready(
             (1, 1, 1) if spec.entry == "range" else (x, y, z),
             fields[-1].offset + fields[-1].size,
             written + (True,) * (reports + any(o.copied for o in spec.leaves)),
-            any(o.mode == "gradient" and o.step == "own" for o in spec.leaves),
+            any(o.mode == "gradient" and o.step == "own" for o in spec.leaves) or (spec.walks and spec.lane_threads),
             spec.title,
             any(o.mode in ("handle", "texel") for o in spec.leaves),
             () if spec.raw else _streamed(spec, fields),

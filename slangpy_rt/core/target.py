@@ -133,7 +133,8 @@ class KernelInfo:
     written : tuple of bool
         For each buffer of a launch, whether the kernel writes to it.
     coarse : bool
-        For a range kernel, whether each range has a cost of its own, so that a few large ranges are fastest.
+        Whether each range has a cost of its own, so that a few large ranges are fastest; for groups in lanes, whether
+        a group runs many elements for each thread.
     title : str
         The name of the kernel's function, for error messages and profilers.
     textures : bool

@@ -36,6 +36,10 @@ _RUN_SHARED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 SHARED = shared_text(PROBE, PROBE_ENOUGH, MOST_CHUNKS, PROBE_SECONDS, WORTH_SECONDS, CHUNK_SECONDS)
 
 
+# The threads that a coarse group is worth: one is a small launch, and few are shared.
+COARSE = 1024
+
+
 class GroupKernel(Kernel):
     """A loaded object file, which is unloaded with the last reference to the kernel.
 
@@ -47,7 +51,7 @@ class GroupKernel(Kernel):
     probe, enough : int
         The most groups that run without a look at the time, and the groups after which a launch is shared or not.
     threads : int
-        Threads of a group.
+        Threads of a group, or as many as its work is worth.
     large : float
         From how many groups on outputs are written past the caches, by the same code: the argument block tells it.
     """
@@ -67,7 +71,7 @@ class GroupKernel(Kernel):
         self.run_list: Callable[[Any, int], None] = _kept(_RUN_LIST(shared.address("run_list")), shared)
         self.run_first: Callable[..., int] = _kept(_RUN_FIRST(shared.address("run_first")), shared)
         self.run_shared: Callable[[Any], int] = _kept(_RUN_SHARED(shared.address("run_shared")), (code, shared))
-        self.threads = prod(info.group_size)
+        self.threads = COARSE if info.coarse else prod(info.group_size)
         self.streaming, self.streaming_address = self.run, self.address
         each = sum(nbytes for _, nbytes in info.streamed)
         self.large = -(-STREAMED_BYTES // (each * self.threads)) if each else inf
