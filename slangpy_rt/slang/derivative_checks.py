@@ -27,6 +27,7 @@ from typing import NamedTuple
 from slangpy_rt.core.errors import CompileError
 from slangpy_rt.slang.corrections.rebinding import rebound
 from slangpy_rt.slang.corrections.rebinding.loop_sizes import LARGEST_ARRAY, unmended_nests
+from slangpy_rt.slang.derivative_calls import DerivativeCall, reached_calls
 from slangpy_rt.slang.differentiable_functions import (
     DifferentiableFunction,
     declared_variables,
@@ -40,7 +41,7 @@ from slangpy_rt.slang.macros import Macro, expanded, macros_of
 from slangpy_rt.slang.statements import falling_cases, walk
 from slangpy_rt.slang.tokens import Token, UnbalancedBrackets, closing, tokens
 
-_DERIVATIVES = re.compile(r"\b(?:bwd_diff|fwd_diff)\b")
+_DERIVATIVES = re.compile(r"\b(?:__)?(?:bwd_diff|fwd_diff)\b")
 _PRIMAL = re.compile(r"\bvoid _spy_primal\(.*?^\}", re.S | re.M)
 _CALLED = re.compile(r"(\w+)\s*(?:<[^;{}()]*>)?\s*\(")
 _FORWARD = re.compile(r"\bfwd_diff\s*\(\s*(?:\w+\s*\.\s*)*(\w+)")
@@ -136,6 +137,8 @@ class Facts:
         The structs with floating-point fields, and the interfaces that each implements.
     fields : mapping of str to frozenset of str
         The names in the types of the fields of each struct.
+    text : str
+        The file's text with its macros expanded.
     """
 
     path: str
@@ -144,6 +147,26 @@ class Facts:
     by_hand: Mapping[Derivative, int]
     structs: Mapping[str, tuple[str, ...]]
     fields: Mapping[str, frozenset[str]]
+    text: str = ""
+
+
+class _Root(NamedTuple):
+    """The functions whose derivatives a text takes.
+
+    Attributes
+    ----------
+    names : frozenset of str
+        Names that are functions, or that are mentioned beside one.
+    called : tuple of str
+        The functions themselves.
+    forward, backward : bool
+        The derivatives that are taken.
+    """
+
+    names: frozenset[str]
+    called: tuple[str, ...]
+    forward: bool
+    backward: bool
 
 
 def facts(path: str, written: str, macros: Mapping[str, Macro]) -> Facts:
@@ -173,7 +196,7 @@ def facts(path: str, written: str, macros: Mapping[str, Macro]) -> Facts:
     left = expanded(left, {**macros, **macros_of([left])})
     treated = {f.name.text: _line(left, f.name.start) for f in treated_functions(left)}
     by_hand = Counter(_by_hand(text))
-    return Facts(path, tuple(callers), treated, by_hand, structs, fields)
+    return Facts(path, tuple(callers), treated, by_hand, structs, fields, text)
 
 
 def check_accessors(files: Sequence[tuple[str, str]], defines: Iterable[tuple[str, str]] = ()) -> None:
@@ -224,7 +247,8 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
     Parameters
     ----------
     kernel : str
-        The text of a kernel with derivatives. Each function that it names is checked, and each that those name.
+        The text of a kernel. If it takes derivatives, each function that it names is checked, and each that those
+        name. If a function that it calls takes the derivative of another, that one is checked in the same way.
     files : iterable of Facts
         The files that take part.
 
@@ -244,24 +268,46 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
         treated |= {name: (file.path, line) for name, line in file.treated.items()}
         for name, bases in file.structs.items():
             structs[name] = (*structs.get(name, ()), *bases)
-    one_way = _one_way(known) if "fwd_diff" in kernel else frozenset()
+    roots = [_Root(frozenset((c.function,)), (c.function,), c.forward, not c.forward) for c in _taken(kernel, known)]
+    if has_derivatives(kernel):
+        # A generated kernel differentiates ``_spy_primal``, which calls the function.
+        primal = _PRIMAL.search(kernel)
+        called = tuple(_CALLED.findall(primal[0]) if primal else _FORWARD.findall(kernel))
+        words = frozenset(re.findall(r"\w+", kernel))
+        roots.append(_Root(words, called, "fwd_diff" in kernel, "bwd_diff" in kernel))
+    one_way = _one_way(known) if any(root.forward for root in roots) else frozenset()
     every = [caller for file in known for caller in file.callers]
     if not treated and not one_way and not any(c.constructions or c.nests or c.falls for c in every):
         return
-    # A generated kernel differentiates ``_spy_primal``, which calls the function.
-    primal = _PRIMAL.search(kernel)
-    called = _CALLED.findall(primal[0]) if primal else _FORWARD.findall(kernel)
+    for root in dict.fromkeys(roots):
+        _check_root(root, callers, known, treated, structs, one_way if root.forward else frozenset())
+
+
+def _taken(kernel: str, files: Sequence[Facts]) -> list[DerivativeCall]:
+    """Return the derivatives that functions of the files take, if a kernel may call the functions."""
+    return reached_calls(kernel, [file.text for file in files])
+
+
+def _check_root(
+    root: _Root,
+    callers: Mapping[str, Sequence[tuple[str, Caller]]],
+    known: Sequence[Facts],
+    treated: Mapping[str, tuple[str, int]],
+    structs: Mapping[str, tuple[str, ...]],
+    one_way: frozenset[str],
+) -> None:
+    """Refuse the derivatives of a root that are wrong; see ``check_derivatives``."""
     alone = (
         "has a backward derivative alone: in forward derivatives, Slang 2026.12 takes 0 for its value and tangent. "
         "Write a [ForwardDerivativeOf({0})] function, or make '{0}' [Differentiable] too."
     )
-    for name in sorted(one_way.intersection(called)):
+    for name in sorted(one_way.intersection(root.called)):
         raise CompileError(f"'{name}' {alone.format(name)}")
-    for path, caller in _reached(called, callers, known) if one_way else ():
+    for path, caller in _reached(root.called, callers, known) if one_way else ():
         for name in sorted(caller.mentions & one_way):
             where = f"{path}:{caller.lines.get(name, 0)}: {caller.name}"
             raise CompileError(f"{where} calls '{name}', which {alone.format(name)}")
-    for path, caller in _reached(re.findall(r"\w+", kernel), callers, known):
+    for path, caller in _reached(root.names, callers, known):
         for name in sorted(caller.mentions & treated.keys() - {caller.name}):
             place, line = treated[name]
             raise CompileError(
@@ -270,12 +316,12 @@ def check_derivatives(kernel: str, files: Iterable[Facts]) -> None:
                 "loses its values in derivatives. Make it [Differentiable], and detach(...) the values without "
                 "gradients."
             )
-        for line in caller.falls if "bwd_diff" in kernel else ():
+        for line in caller.falls if root.backward else ():
             raise CompileError(
                 f"{path}:{line}: {caller.name}: a case of the switch goes on in the next one, on which Slang 2026.12 "
                 "ends in the backward derivative. Repeat the statements, and write break after them."
             )
-        for line, counted in caller.nests if "bwd_diff" in kernel else ():
+        for line, counted in caller.nests if root.backward else ():
             cause = (
                 f"needs an array of more than {LARGEST_ARRAY} elements in the backward derivative: in Slang 2026.12, "
                 "its sizes have to be equal for all loops inside one another. Write the inner loop as a function of "
@@ -333,8 +379,13 @@ def _reached(
 
 
 def has_derivatives(kernel: str) -> bool:
-    """Return whether a kernel differentiates a function."""
+    """Return whether the text of a kernel differentiates a function."""
     return _DERIVATIVES.search(kernel) is not None
+
+
+def takes_derivatives(kernel: str, files: Iterable[Facts]) -> bool:
+    """Return whether a kernel, or a function of the files that it may call, takes a derivative."""
+    return has_derivatives(kernel) or bool(_taken(kernel, list(files)))
 
 
 def _caller(text: str, function: DifferentiableFunction, owner: Sequence[str]) -> Caller:

@@ -213,6 +213,20 @@ def writing_functions(text: str) -> Iterator[tuple[str, Writer]]:
                 yield name_before(items, opening), Writer(written, len(listed), needed, mutating)
 
 
+def function_head(items: Sequence[Token], at: int) -> tuple[str, int]:
+    """Return the name of the function that is declared at index `at`, and the index of its brace; -1 without a body.
+
+    The name is empty for other declarations.
+
+    Raises
+    ------
+    UnbalancedBrackets
+        If a bracket is not closed.
+    """
+    name, _, _, opening = _head(items, at)
+    return name, opening
+
+
 def type_aliases(text: str) -> Iterator[tuple[str, str]]:
     """Yield the names that ``typealias`` and ``typedef`` give to types, and the types without spaces."""
     items = tokens(text) if "typealias" in text or "typedef" in text else []

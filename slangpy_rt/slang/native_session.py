@@ -15,6 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from slangpy_rt.core.errors import CompileError, UnsupportedError
+from slangpy_rt.core.paths import working_directory
 from slangpy_rt.core.target import Target
 from slangpy_rt.slang import _abi
 from slangpy_rt.slang.com import ComPtr, Out
@@ -157,7 +158,9 @@ class NativeSession:
                     self._load_image(other, str(folder / f"{other}.slang"), code)
             return
         module = self.load(name, path, head + text)
-        if images.wanted(key):
+        # In a deleted working directory, with a relative search path, Slang 2026.12 leaves a module's own file out of
+        # the code or writes it as a path from there. Modules that import it would not depend on the file.
+        if working_directory() and images.wanted(key):
             # Modules that this one imports come before it, those that were loaded earlier included.
             files = {Path(file).stem for file in files_of(module)} | {name}
             parts = [module for module in self.modules() if _name(module) in files]

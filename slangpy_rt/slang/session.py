@@ -31,6 +31,7 @@ from slangpy_rt.slang.derivative_checks import (
     check_derivatives,
     facts,
     has_derivatives,
+    takes_derivatives,
 )
 from slangpy_rt.slang.emitted import context_variables, exported
 from slangpy_rt.slang.files import check_imports, dependencies, names_files, places, reachable, real, telling
@@ -253,9 +254,11 @@ class Session(CompilerSession):
                 for other, (path, _) in self._loaded.items():
                     again.load_module(other, path, self._texts[other])
                 return again.compile(text, name, entry, conformances, link, exports)
-            if has_derivatives(text):
-                check_derivatives(text, self._derivative_facts())
-            self._check_files(text)
+            theirs = (near for file, near in self._near.items() if not is_ours(Path(file)))
+            if has_derivatives(text) or any(map(has_derivatives, theirs)):
+                facts_of_files = self._derivative_facts()
+                check_derivatives(text, facts_of_files)
+                self._check_files(text, facts_of_files)
             self._load_library(text, exports)
             ranged = self.target.entry == "range"
             whole = self._undo + text
@@ -421,15 +424,15 @@ class Session(CompilerSession):
                 self._facts[file] = text, facts(file, text, macros)
         return [self._facts[file][1] for file in self._near]
 
-    def _check_files(self, text: str) -> None:
+    def _check_files(self, text: str, files: list[Facts]) -> None:
         """Refuse derivatives of functions in included files on a device that compiles these as they are.
 
         Raises
         ------
         UnsupportedError
-            If there are such files and the kernel has derivatives.
+            If there are such files and the kernel takes derivatives.
         """
-        if self._unbound and has_derivatives(text):
+        if self._unbound and takes_derivatives(text, files):
             raise UnsupportedError(
                 f"this device compiles included files by itself, and Slang 2026.12 gets derivatives in "
                 f"'{self._unbound[0]}' wrong. Import the file in place of including it, or use the device 'vulkan', "

@@ -5,6 +5,7 @@ Calls whose kernels have no groups are compiled from C++ and are no part of this
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -192,6 +193,11 @@ def test_files_for_texts(tmp_path: Path) -> None:
 
 
 def test_files_without_a_cache() -> None:
-    copy = Path(DebugSources(DiskCache.open(None, 0)).path(DebugSource("m.slang", "int y;")))
-    assert copy.name == "m.slang" and copy.read_text("utf-8") == "int y;"
-    shutil.rmtree(copy.parents[1])
+    sources = DebugSources(DiskCache.open(None, 0))
+    copies = [Path(sources.path(DebugSource("m.slang", text))) for text in ("int y;", "int z;")]
+    assert [copy.name for copy in copies] == 2 * ["m.slang"]
+    assert [copy.read_text("utf-8") for copy in copies] == ["int y;", "int z;"]
+    assert copies[0].parents[1] == copies[1].parents[1]
+    del sources
+    gc.collect()
+    assert not copies[0].parents[1].exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from slangpy_rt.slang.native_session import NativeSession
 from slangpy_rt.slang.session import Session
 from tests.depth import deep
 
+ROOT = Path(slangpy_rt.__file__).parents[1]
 CPP = Target("cpp", "", "range")
 MODULE = "import slangpy_rt;\nfloat pick(Tensor<float, 1> t, int i) { return t[i] + N; }\nstatic const float N = 2;\n"
 WITH_MACRO = MODULE.replace("= 2", "= SIZE")
@@ -172,3 +174,34 @@ print([name for name in ("numpy", "filelock", "platformdirs", "subprocess", "sla
     command = [sys.executable, "-I", "-S", "-c", program, package, *filter(None, sys.path)]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
+
+
+IN_DELETED = """
+import os, sys
+import numpy as np
+
+gone, *names = sys.argv[1:]
+if gone:
+    os.chdir(gone)
+    os.rmdir(gone)
+import slangpy_rt as spy
+
+device = spy.Device("cpu", include_paths=["relative"])
+for name in names:
+    text = f"import slangpy_rt; float {name}(Tensor<float, 1> t, int i) {{ return 2 * t[i]; }}"
+    module = spy.Module.load_from_source(device, name, text)
+    print(module[name](spy.Tensor.from_numpy(device, np.ones(3, np.float32)), np.arange(3)).tolist())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a working directory cannot be deleted")
+def test_images_of_a_deleted_working_directory_are_not_kept(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    # The program's own process compiles: the compiler's process may have started before.
+    given = {"SLANGPY_RT_CACHE_DIR": str(tmp_path / "cache"), "SLANGPY_RT_COMPILE_IN": ""}
+    given["PYTHONPATH"] = f"{ROOT}{os.pathsep}{ROOT / 'codegen'}"
+    for folder, names in ((gone, ("first", "second")), ("", ("third", "fourth"))):
+        command = [sys.executable, "-c", IN_DELETED, str(folder), *names]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **given})
+        assert done.stdout.splitlines() == 2 * ["[2.0, 2.0, 2.0]"], done.stderr

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import tempfile
 import threading
+import weakref
 from pathlib import Path
 
 from slangpy_rt.core.disk_cache import DiskCache
@@ -22,7 +24,7 @@ class DebugSources:
     Parameters
     ----------
     cache : DiskCache
-        Copies are kept in a folder of it; without a cache, in a temporary one.
+        Copies are kept in a folder of it; without a cache, in a temporary one that this object removes at its end.
     """
 
     def __init__(self, cache: DiskCache) -> None:
@@ -48,8 +50,13 @@ class DebugSources:
     def _opened(self) -> Path:
         with self._lock:
             if self._folder is None:
-                self._folder = self._cache.folder("debug-sources") or Path(tempfile.mkdtemp(prefix="slangpy_rt-"))
+                self._folder = self._cache.folder("debug-sources") or self._temporary()
             return self._folder
+
+    def _temporary(self) -> Path:
+        folder = tempfile.mkdtemp(prefix="slangpy_rt-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return Path(folder)
 
 
 def _is_ours(path: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slangpy_rt.backends.base import Kernel
 from slangpy_rt.backends.builds import Builds
@@ -16,6 +16,9 @@ from slangpy_rt.core.config import CONFIG
 from slangpy_rt.core.disk_cache import DiskCache
 from slangpy_rt.core.interrupts import apart
 from slangpy_rt.core.target import KernelInfo
+
+if TYPE_CHECKING:
+    from slangpy_rt.backends.cpu.debug_sources import DebugSources
 
 
 class GroupCompiler:
@@ -35,6 +38,7 @@ class GroupCompiler:
         self._builds = Builds("LLVM", CONFIG.build_seconds)
         self._lock = threading.Lock()
         self._opened: tuple[Any, Any] | None = None
+        self._sources: DebugSources | None = None
 
     def compile(self, code: bytes, check: Callable[[], Any]) -> bytes:
         """Return the binary of a kernel's SPIR-V; ``check`` raises an exception when the device is closed.
@@ -92,4 +96,7 @@ class GroupCompiler:
             return compile_groups(compiler, code)
         from slangpy_rt.backends.cpu.debug_sources import DebugSources
 
-        return compile_groups(compiler, code, DebugSources(self._cache).settings)
+        with self._lock:
+            if self._sources is None:
+                self._sources = DebugSources(self._cache)
+        return compile_groups(compiler, code, self._sources.settings)
