@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 
 from slangpy_rt.lanes.atomics import Atomics
+from slangpy_rt.lanes.doubles import FURTHER
 from slangpy_rt.lanes.errors import UnsupportedKernel
 from slangpy_rt.lanes.flow import Code, Selection, Switch, walk
 from slangpy_rt.lanes.functions import Functions
@@ -50,6 +51,7 @@ _INTRINSICS = {
 _FUNCTIONS = {
     13: "sin", 14: "cos", 15: "tan", 16: "asin", 17: "acos", 18: "atan", 19: "sinh", 20: "cosh", 21: "tanh",
     22: "asinh", 23: "acosh", 24: "atanh", 25: "atan2", 26: "pow", 27: "exp", 28: "log", 29: "exp2", 30: "log2",
+    **{number: name for name, number in FURTHER.items()},
 }  # fmt: skip
 _CLAMPS = {43: ("maxnum", "minnum"), 44: ("umax", "umin"), 45: ("smax", "smin"), 81: ("maxnum", "minnum")}
 

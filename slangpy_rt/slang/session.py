@@ -291,7 +291,8 @@ class Session(CompilerSession):
                 check_globals(self._library.native, used, self._every_module(), self._texts.values())
                 code = exported(code, entry)
             if not self.target.program:
-                code = completed(code, self.target.format, self._double_math, self._statics)
+                double_math = None if self.target.lane_threads else self._double_math
+                code = completed(code, self.target.format, double_math, self._statics)
             layout = linked.call("IComponentType.getLayout", 0, None)
             fields, size = call_layout(self._library.native, layout, self.target.entry)
             strings = hashed_strings(self._library.native, layout)
