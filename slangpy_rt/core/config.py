@@ -14,7 +14,7 @@ SLANGPY_RT_COMPILE_SECONDS  of a processor that one compilation by Slang may tak
 SLANGPY_RT_BUILD_SECONDS  that NVRTC, DXC, the C++ compiler or a driver may take for one kernel (600)
 SLANGPY_RT_D3D12_LIB   outside of Windows: path of a library with the functions of d3d12.dll, for the d3d12 device
 SLANGPY_RT_DXC         path of DXC's library, which compiles kernels of the d3d12 device; on Windows slangpy has one
-SLANGPY_RT_CXX         C++ compiler for the cpu device; "zig" for the ziglang wheel
+SLANGPY_RT_CXX         C++ compiler for the cpu device; "zig" for the ziglang wheel, "none" for LLVM alone
 SLANGPY_RT_THREADS     threads of the cpu device
 SLANGPY_RT_TUNE        on (default): measure configurations whose times are not on disk; force: measure all anew in
                        each process; cached: only use the times on disk; off: use the first configuration

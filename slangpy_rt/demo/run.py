@@ -71,7 +71,7 @@ def run(size: int, out: Path, names: Sequence[str] | None, console: Console | No
     names = names or [info.type for info in spy.devices() if info.available]
     if not names:
         raise UnsupportedError(
-            "demo: this machine has no device; `pip install 'slangpy_rt[cpu]'` brings a compiler that turns its "
+            "demo: this machine has no device; `pip install llvmlite` brings a compiler that turns its "
             "processor into one."
         )
     opened = [spy.Device(name) for name in names]

@@ -1,7 +1,7 @@
 """The memory of variables: each leaf has one number, or one number for each lane.
 
-LLVM turns this memory into values. Across a barrier it is saved in the frame of its W threads; in kernels with
-barriers arrays always lie in the frame.
+LLVM turns this memory into values. Across a barrier it is saved in the frame of its W threads. Arrays lie in the
+frame in kernels with barriers, and where they are too large for the stack.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _LINE = 64  # bytes to which cells in frames are aligned, or to the size of W nu
 class Leaves:
     """Writes reads and writes of leaves into a text."""
 
-    def __init__(self, variables: Variables, facts: Facts, numbers: Numbers, places: Places, barriers: bool) -> None:
+    def __init__(self, variables: Variables, facts: Facts, numbers: Numbers, places: Places, framed: bool) -> None:
         self.variables, self.facts, self.numbers, self.places = variables, facts, numbers, places
-        self.text, self.barriers = numbers.text, barriers
+        self.text, self.framed = numbers.text, framed
         self.cells: dict[int, str] = {}
         self.frame: dict[str, int] = {}
         self.frame_bytes = 0
@@ -126,7 +126,7 @@ class Leaves:
             item = self._item(leaf)
             if leaf.count == 1:
                 self.cells[leaf.bit] = self.text.cell(item)
-            elif self.barriers:
+            elif self.framed:
                 lanes = self.text.width if self._shape(leaf).vector else 1
                 name = f"%{self.text.name()}"
                 at = self.frame_place(name, SIZES[leaf.type] * lanes * leaf.count)

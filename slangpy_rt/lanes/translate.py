@@ -29,7 +29,8 @@ from slangpy_rt.lanes.writer import Writer
 # Lanes of a wave, as on NVIDIA GPUs and in SlangPy's kernels of 32 threads.
 WAVE = 32
 _LINE = 64
-_MOST_STACK = 1 << 20
+# Bytes of a launch of one thread. Threads of other libraries may have stacks of 2 MiB.
+_MOST_STACK, _MOST_HEAP = 1 << 20, 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class LaneKernel:
     size : tuple of int
         Threads of a group.
     shared_bytes, frame_bytes : int
-        Memory of a group; memory of all its threads across barriers.
+        Memory of a group; memory of its threads for arrays and across barriers.
     barriers : int
         How many barriers the function of W threads returns at.
     """
@@ -102,25 +103,25 @@ def translate(
         if space == GROUP:
             shared[id_] = end
             end += _rounded(module.nbytes(type_))
-    writer = Writer(program, variables, facts, shared, width, contract, shown)
+    framed = _array_bytes(variables) * width > _MOST_STACK
+    writer = Writer(program, variables, facts, shared, width, contract, shown, framed=framed)
     step = writer.write()
     if shown and end + writer.leaves.frame_bytes * steps > _MOST_STACK:  # keep what is needed alone
         shown = _shown(module, debug, width)
-        writer = Writer(program, variables, facts, shared, width, contract, shown, keeps=False)
+        writer = Writer(program, variables, facts, shared, width, contract, shown, keeps=False, framed=framed)
         step = writer.write()
-    frame = writer.leaves.frame_bytes
-    if end + frame * steps > _MOST_STACK:
-        raise UnsupportedKernel(f"{end + frame * steps} bytes of group memory and of variables saved at barriers")
-    # With barriers arrays lie in the frame.
-    arrays = 0 if steps > 1 and writer.resumes else _array_bytes(variables) * width
-    if arrays > _MOST_STACK:
-        raise UnsupportedKernel(f"arrays of {arrays} bytes in the variables of {width} threads")
-    parts = [step, _run(steps, end, frame, bool(writer.resumes)), *sorted(writer.text.declared), _ATTRIBUTES]
+    # Without barriers W threads after the other use one frame.
+    frame, frames = writer.leaves.frame_bytes, steps if writer.resumes else 1
+    memory = end + frame * frames
+    if memory > _MOST_HEAP:
+        raise UnsupportedKernel(f"{memory} bytes of group memory, of arrays and of variables saved at barriers")
+    run = _run(steps, end, frame * frames, bool(writer.resumes), memory > _MOST_STACK)
+    parts = [step, run, *sorted(writer.text.declared), _ATTRIBUTES]
     if shown:
         parts.append(shown.lines())
     if writer.functions.table:
         parts.insert(0, table())
-    return LaneKernel("\n".join(parts) + "\n", width, module.size, end, frame * steps, len(writer.resumes))
+    return LaneKernel("\n".join(parts) + "\n", width, module.size, end, frame * frames, len(writer.resumes))
 
 
 def _array_bytes(variables: Variables) -> int:
@@ -157,7 +158,7 @@ attributes #1 = { nounwind noinline "prefer-vector-width"="512" "min-legal-vecto
 !2 = !{i32 1}"""
 
 
-def _run(steps: int, shared: int, frame: int, barriers: bool) -> str:
+def _run(steps: int, shared: int, frames: int, barriers: bool, heap: bool) -> str:
     """Return the function that runs groups.
 
     With barriers, the threads of a group run in rounds: in each, every W threads run to their next barrier. Threads
@@ -168,11 +169,23 @@ def _run(steps: int, shared: int, frame: int, barriers: bool) -> str:
         "ptr %f, i32 %now, i64 %past, i64 %bytes)"
     )
     parameters = "ptr %push, i64 %first, i64 %last, i64 %nx, i64 %ny, i64 %nz, i64 %past, i64 %bytes"
+    size = _rounded(max(_LINE, shared))
+    memory = f"""  %shared = alloca [{size} x i8], align 64
+  %frames = alloca [{max(_LINE, frames)} x i8], align 64
+"""
+    release, declared = "", ""
+    if heap:
+        memory = f"""  %taken = call ptr @malloc(i64 {_LINE + size + frames})
+  %address = ptrtoint ptr %taken to i64
+  %behind = and i64 %address, {_LINE - 1}
+  %skip = sub i64 {_LINE}, %behind
+  %shared = getelementptr i8, ptr %taken, i64 %skip
+  %frames = getelementptr i8, ptr %shared, i64 {size}
+"""
+        release, declared = "  call void @free(ptr %taken)\n", "\ndeclare ptr @malloc(i64)\ndeclare void @free(ptr)"
     head = f"""define void @run({parameters}) #1 {{
 entry:
-  %shared = alloca [{max(_LINE, shared)} x i8], align 64
-  %frames = alloca [{max(_LINE, frame * steps)} x i8], align 64
-  %states = alloca [{steps} x i32], align 64
+{memory}  %states = alloca [{steps} x i32], align 64
   %n.x = trunc i64 %nx to i32
   %n.y = trunc i64 %ny to i32
   %n.z = trunc i64 %nz to i32
@@ -215,7 +228,7 @@ lanes:
   %idle = select i1 %begin, i1 false, i1 %ended
   br i1 %idle, label %done, label %work
 work:
-  %at = mul i32 %s, {frame}
+  %at = mul i32 %s, {frames // steps}
   %f = getelementptr i8, ptr %frames, i32 %at
   %r = {call}
   store i32 %r, ptr %place
@@ -231,7 +244,7 @@ after:
   br i1 %over, label %next, label %round
 """
     # Later stores of this thread, such as that it is done, must not be seen before those past the caches.
-    end = """next:
+    end = f"""next:
   %g1 = add i64 %g, 1
   br label %groups
 end:
@@ -241,8 +254,8 @@ fence:
   fence seq_cst
   br label %leave
 leave:
-  ret void
-}"""
+{release}  ret void
+}}{declared}"""
     return head + middle + end
 
 

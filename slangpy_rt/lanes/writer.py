@@ -69,7 +69,7 @@ class Writer:
 
     def __init__(
         self, program: Program, variables: Variables, facts: Facts, shared: Mapping[int, int], width: int,
-        contract: bool, debug: DebugText | None = None, keeps: bool = True,
+        contract: bool, debug: DebugText | None = None, keeps: bool = True, framed: bool = False,
     ) -> None:  # fmt: skip
         self.debug = debug
         self.program, self.facts, self.live = program, facts, facts.live
@@ -77,7 +77,7 @@ class Writer:
         numbers = Numbers(self.text, contract)
         self.threads = Threads(numbers, program.body.module.size)
         self.functions = Functions(numbers)
-        memory = variables, facts, numbers, Places(program.body.module, numbers), program.barriers
+        memory = variables, facts, numbers, Places(program.body.module, numbers), program.barriers or framed
         self.leaves = DebugLeaves(*memory, debug, program.body, keeps) if debug else Leaves(*memory)
         self.instructions = Instructions(program, variables, facts, self.leaves, self.functions, self.threads, shared)
         self.targets: dict[int, Target] = {}

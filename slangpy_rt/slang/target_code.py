@@ -285,7 +285,7 @@ def check_groups(used: str) -> None:
     if used:
         raise UnsupportedError(
             f"the function uses {used}, which needs thread groups; this device has none without the llvmlite "
-            "package. Run: pip install 'slangpy_rt[cpu]'; or run it on a GPU (device type cuda or vulkan)."
+            "package. Run: pip install llvmlite; or run it on a GPU (device type cuda or vulkan)."
         )
 
 

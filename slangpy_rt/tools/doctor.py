@@ -22,7 +22,7 @@ from slangpy_rt.tools.machine import attempt, cache_rows, cxx, nvrtc, open_cache
 _SOURCE = "float doctor(float x, float y) { return x * y + 1; }"
 # What brings a device that is missing, on the systems where something does.
 _BRINGS = {
-    "cpu": "install g++ or clang++, or run `pip install 'slangpy_rt[cpu]'`",
+    "cpu": "run `pip install llvmlite`",
     "cuda": "needs an NVIDIA GPU with its driver, and `pip install 'slangpy_rt[cuda]'`",
     "vulkan": "needs a GPU's Vulkan driver; on Debian and Ubuntu `apt install mesa-vulkan-drivers` has one for CPUs",
 }
@@ -30,8 +30,8 @@ _SYSTEMS = {"cuda": ("linux", "win32"), "vulkan": ("linux", "win32")}
 # Packages that are used where they are, what for, and what installs them.
 _PACKAGES = {
     "torch": ("PyTorch's tensors and autograd", "slangpy_rt[torch]"),
-    "ziglang": ("a C++ compiler for the device cpu", "slangpy_rt[cpu]"),
-    "llvmlite": ("thread groups of the device cpu", "slangpy_rt[cpu]"),
+    "ziglang": ("textures of the device cpu without g++ and clang++", "slangpy_rt[cpu]"),
+    "llvmlite": ("the compiler of the device cpu", "llvmlite"),
     "nvidia-cuda-nvrtc": ("kernels of the device cuda", "slangpy_rt[cuda]"),
     "ml_dtypes": ("bfloat16 in NumPy arrays", "ml_dtypes"),
     "Pillow": ("pictures in notebooks, in files and of the demo", "slangpy_rt[images]"),
@@ -90,7 +90,7 @@ def _corrections() -> int:
 
 def _summary(working: list[str]) -> str:
     if not working:
-        return "No device works. The shortest way to one: pip install 'slangpy_rt[cpu]'"
+        return "No device works. The shortest way to one: pip install llvmlite"
     best = attempt(lambda: spy.init_device().name)
     return f"{len(working)} of the devices work; spy.init_device() opens '{best}'."
 

@@ -54,7 +54,7 @@ def cxx() -> str:
     from slangpy_rt.backends.cpu.compile import find_compiler
 
     command = find_compiler()
-    return " ".join(command) if command else "none: install g++ or clang++, or `pip install 'slangpy_rt[cpu]'`"
+    return " ".join(command) if command else "none: kernels that LLVM does not translate need g++, clang++ or ziglang"
 
 
 def nvrtc() -> str:

@@ -283,10 +283,49 @@ def test_textures_in_functions_with_groups(device: spy.Device) -> None:
         m.f(spy.Texture.from_numpy(device, np.ones((4, 4), np.float32)), np.arange(4, dtype=np.int32))
 
 
+LARGE = """
+import slangpy_rt;
+groupshared float much[300000];
+float walk(int n, float x)
+{
+    float a[20000];
+    for (int i = 0; i < 20000; ++i)
+        a[i] = x + i;
+    float s = 0;
+    for (int i = 0; i < n; ++i)
+        s += a[(i * 7919 + n) % 20000];
+    return s;
+}
+[numthreads(64, 1, 1)] void apart(uint3 t : SV_DispatchThreadID, uint k : SV_GroupIndex, RWTensor<float, 1> x)
+{
+    float a[6000];
+    for (int i = 0; i < 6000; ++i)
+        a[i] = x[t.x] + i;
+    much[4000 * k + 17] = a[(k * 101) % 6000];
+    GroupMemoryBarrierWithGroupSync();
+    x[t.x] = much[4000 * (63 - k) + 17] + a[(k * 37) % 6000];
+}
+"""
+
+
+def test_variables_that_are_too_large_for_a_stack(device: spy.Device) -> None:
+    m: Any = spy.Module.load_from_source(device, "test_large_variables", LARGE)
+    n, x = np.arange(1000, dtype=np.int32) % 50, np.linspace(0, 1, 1000).astype(np.float32)
+    steps = np.arange(50)[:, None]
+    wanted = np.where(steps < n, x.astype(float) + (steps * 7919 + n) % 20000, 0).sum(0)
+    np.testing.assert_allclose(m.walk(n, x), wanted, rtol=1e-5)
+    values = np.random.default_rng(0).random(640).astype(np.float32)
+    tensor = spy.Tensor.from_numpy(device, values)
+    m.apart.dispatch(640, x=tensor)
+    k, first = np.arange(640) % 64, np.arange(640) // 64 * 64
+    shared = values + (k * 101) % 6000
+    np.testing.assert_allclose(tensor.to_numpy(), shared[first + 63 - k] + values + (k * 37) % 6000, rtol=1e-6)
+
+
 REFUSED = {
     "uint4 f(uint x) { return WaveMatch(x); }": "thread groups, and this device does not translate",
     """
-    groupshared float much[300000];
+    groupshared float much[20000000];
     float f(uint x) { much[x] = x; GroupMemoryBarrierWithGroupSync(); return much[x + 1]; }
     """: "bytes of group memory",
 }

@@ -115,7 +115,7 @@ def test_without_a_device_it_says_how_to_get_one(
     assert main(["demo", "--size", "16", "--out", str(tmp_path / "out")]) == 1
     assert capsys.readouterr() == (
         "",
-        "demo: this machine has no device; `pip install 'slangpy_rt[cpu]'` brings a compiler that turns its "
+        "demo: this machine has no device; `pip install llvmlite` brings a compiler that turns its "
         "processor into one.\n",
     )
     assert not (tmp_path / "out").exists()

@@ -147,11 +147,12 @@ def test_an_unknown_device_type() -> None:
         assert device.name == "cpu" and device.index == 0
 
 
-def test_no_cpp_compiler_when_opening(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_compiler_when_opening(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "find_compiler", lambda: None)
+    monkeypatch.setattr(cpu, "llvmlite_identity", str)
     expected = (
-        "Device: no cpu device can be opened here: no C++ compiler: neither g++, clang++ nor the ziglang "
-        "package was found; install g++, or run: pip install 'slangpy_rt[cpu]'."
+        "Device: no cpu device can be opened here: no compiler: neither the llvmlite package nor g++, clang++ or the "
+        "ziglang package was found; run: pip install llvmlite."
     )
     assert refused(spy.UnsupportedError, lambda: spy.Device("cpu")) == expected
 

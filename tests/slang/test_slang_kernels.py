@@ -126,7 +126,7 @@ def test_cpp_refuses_what_needs_a_group(name: str, used: str, sessions: dict[str
         compile_call(sessions["cpp"], name)
     assert str(caught.value) == (
         f"the function uses {used}, which needs thread groups; this device has none without the llvmlite package. "
-        "Run: pip install 'slangpy_rt[cpu]'; or run it on a GPU (device type cuda or vulkan)."
+        "Run: pip install llvmlite; or run it on a GPU (device type cuda or vulkan)."
     )
 
 

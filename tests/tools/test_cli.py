@@ -377,7 +377,7 @@ def test_doctor_ends_with_0_if_a_device_works(
     assert cli.main(["doctor"]) == 1
     out = capsys.readouterr().out
     assert "no      it is away" in out and out.endswith(
-        "No device works. The shortest way to one: pip install 'slangpy_rt[cpu]'\n"
+        "No device works. The shortest way to one: pip install llvmlite\n"
     )
     monkeypatch.setattr(spy, "devices", lambda: [spy.DeviceInfo("cpu", True, None)])
     assert cli.main(["doctor"]) == 0

@@ -1,8 +1,9 @@
-"""The CPU backend: kernels are C++ loops over a range of elements, divided among the threads of a pool.
+"""The CPU backend: kernels run over ranges of thread groups or of elements, divided among the threads of a pool.
 
-Slang emits ``run(begin, end, call)``; g++, clang++ or the zig of the ziglang wheel compiles it to a shared library.
-Device memory is host memory, so NumPy arrays are used in place. Kernels that use thread groups are compiled
-from SPIR-V instead (``group_compiler``), which needs the llvmlite package; without the package Slang refuses them.
+Device memory is host memory, so NumPy arrays are used in place. ``group_compiler`` compiles kernels from SPIR-V by the
+llvmlite package, W threads in the lanes of vectors. For kernels that it does not translate, and for those of this
+project, Slang emits C++ with ``run(begin, end, call)``, which g++, clang++ or the zig of the ziglang wheel compiles to
+a shared library. If one of the two is missing, all kernels take the other's form.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 
 from slangpy_rt.backends.base import Buffer, Dispatch, Kernel, Recording
 from slangpy_rt.backends.blocks import ALIGN, SizeClasses
-from slangpy_rt.backends.cpu.compile import compile_library, find_compiler, toolchain
+from slangpy_rt.backends.cpu.compile import NO_COMPILER, compile_library, find_compiler, toolchain
 from slangpy_rt.backends.cpu.group_compiler import GroupCompiler
 from slangpy_rt.backends.cpu.group_format import DEBUG_FLAGS, MARK, SPIRV
 from slangpy_rt.backends.cpu.images import CpuImages
@@ -63,7 +64,7 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
     Raises
     ------
     UnsupportedError
-        If there is no C++ compiler, or ``index`` is not 0.
+        If there is neither llvmlite nor a C++ compiler, or ``index`` is not 0.
     """
 
     name = "cpu"
@@ -75,7 +76,10 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
         if index:
             raise UnsupportedError(f"device cpu: there is one, number 0, and none of number {index}.")
         ranges = Target("cpp", "", "range")
-        features, self._llvm = frozenset({"pointers", "textures", "zero_copy"}), llvmlite_identity()
+        features, self._llvm = frozenset({"pointers", "zero_copy"}), llvmlite_identity()
+        command = find_compiler()
+        if command:
+            features |= {"textures"}
         if self._llvm:
             features |= {"group_shared", "wave"}
             groups = Caps(_MAX_GROUPS, _SCALARS, features | {"atomic_float"}, _WAVE)
@@ -86,14 +90,13 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
             if debug:
                 self.target = replace(self.target, flags=DEBUG_FLAGS)
                 self._llvm += " for a debugger"
-            self.range_target = ranges
+            self.range_target = ranges if command else None
         else:
             self.target = ranges
         self.caps = Caps(_MAX_GROUPS, _SCALARS, features, _WAVE if self._llvm else 0, dlpack_device=1)
         threads = CONFIG.threads
         self.description = f"{platform.processor() or platform.machine()}, {threads} threads"
-        command = find_compiler() or [""]
-        self.compilers = Path(command[0]).name, "the system's loader"
+        self.compilers = (Path(command[0]).name, "the system's loader") if command else ("LLVM", "LLVM")
         cache = DiskCache.open(cache_directory(), CONFIG.cache_size)
         self._prepared = Prepared(cache)
         self._groups = GroupCompiler(cache, debug)
@@ -109,14 +112,16 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
 
     @classmethod
     def why_unavailable(cls) -> str | None:
-        if find_compiler() is None:
-            if CONFIG.cxx:
-                return f"environment variable SLANGPY_RT_CXX={CONFIG.cxx!r}: no such C++ compiler was found"
-            return (
-                "no C++ compiler: neither g++, clang++ nor the ziglang package was found; install g++, or run: "
-                "pip install 'slangpy_rt[cpu]'"
-            )
-        return None
+        if find_compiler():
+            return None
+        if CONFIG.cxx and CONFIG.cxx != NO_COMPILER:
+            return f"environment variable SLANGPY_RT_CXX={CONFIG.cxx!r}: no such C++ compiler was found"
+        if llvmlite_identity():
+            return None
+        return (
+            "no compiler: neither the llvmlite package nor g++, clang++ or the ziglang package was found; run: "
+            "pip install llvmlite"
+        )
 
     def toolchain(self) -> str:
         return f"{toolchain()} {self._llvm}"

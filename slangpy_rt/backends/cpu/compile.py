@@ -21,6 +21,8 @@ from slangpy_rt.core.programs import Programs, Result
 
 # The most bytes of local variables. Threads have stacks of 8 MiB on Linux, and an overflow ends the process.
 _LARGEST_FRAME = 4 << 20
+# The value of SLANGPY_RT_CXX by which a machine with C++ compilers is taken for one without.
+NO_COMPILER = "none"
 # -fno-math-errno lets sqrt vectorize, and -fno-trapping-math lets a branch become a choice of two results; neither
 # changes a result. -fopenmp-simd is for the loops of ``slang/cpp_lanes.py``; no OpenMP library is linked. Without
 # -fvisibility=hidden the compiler may not inline functions of a shared library into each other: x + x over 16M floats
@@ -137,6 +139,8 @@ def compile_library(code: bytes, prepared: Prepared, programs: Programs) -> byte
 
 def find_compiler() -> list[str] | None:
     """Return the command of a C++ compiler, whose first item is the program's path; None if there is none."""
+    if CONFIG.cxx == NO_COMPILER:
+        return None
     asked = [CONFIG.cxx] if CONFIG.cxx else ["g++", "clang++", "c++", "zig"]
     for name in asked:
         if name == "zig":

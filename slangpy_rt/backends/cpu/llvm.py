@@ -1,6 +1,6 @@
 """Compiles LLVM IR inside of this process by llvmlite, to object files that are loaded without a linker.
 
-llvmlite is optional and imported at the first use. Code is made for this machine's processor; nothing here runs it.
+llvmlite is imported at the first use. Code is made for this machine's processor; nothing here runs it.
 """
 
 from __future__ import annotations
@@ -145,5 +145,5 @@ def llvmlite_identity() -> str:
 def why_missing() -> str | None:
     """Return why there is no compiler of LLVM IR, or None if there is one."""
     if importlib.util.find_spec("llvmlite") is None:
-        return "the llvmlite package was not found; run: pip install 'slangpy_rt[cpu]'"
+        return "the llvmlite package was not found; run: pip install llvmlite"
     return None
