@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from slangpy_rt.lanes.doubles import FURTHER
 from slangpy_rt.lanes.errors import UnsupportedKernel
 from slangpy_rt.lanes.functions import Functions
 from slangpy_rt.lanes.numbers import each
@@ -28,6 +29,7 @@ _INTRINSICS = {
 _FUNCTIONS = {
     13: "sin", 14: "cos", 15: "tan", 16: "asin", 17: "acos", 18: "atan", 19: "sinh", 20: "cosh", 21: "tanh",
     22: "asinh", 23: "acosh", 24: "atanh", 25: "atan2", 26: "pow", 27: "exp", 28: "log", 29: "exp2", 30: "log2",
+    **{number: name for name, number in FURTHER.items()},
 }  # fmt: skip
 _CLAMPS = {43: ("maxnum", "minnum"), 44: ("umax", "umin"), 45: ("smax", "smin"), 81: ("maxnum", "minnum")}
 _METHODS = {
@@ -84,14 +86,14 @@ class Extended:
         raise UnsupportedKernel(f"instruction {code} of GLSL.std.450")
 
     def remainder(self, a: Value, b: Value) -> Value:
-        """Return a - b * trunc(a / b) with the sign of a, as C's fmod; that of double may be off by b.
+        """Return a - b * trunc(a / b) with the sign of a, exactly, as C's fmod.
 
         Floats and halves are computed as doubles, for which the integer quotient is right and the remainder exact if
         the quotient is below 2^28. For larger ones, the remainder by a multiple of b is taken first.
         """
         n, text = self.numbers, self.numbers.text
         if a.type == "double":
-            return self._reduced(a, b)
+            return self.functions.call("fmod", a, b)
         x, size = n.convert("fpext", a, "double"), n.intrinsic("fabs", n.convert("fpext", b, "double"))
         bound = n.op("fmul", size, number("double", 2.0**28))
         start = Value("double", x.text, computed(x.shape, size.shape))

@@ -65,12 +65,20 @@ class Instructions:
         # The names of functions that the text calls.
         self.calls: dict[Call, str] = {}
 
-    def write(self, one: Instruction, mask: str | None, exposed: int) -> None:
-        """Write an instruction under a mask; `exposed` are the leaves that waiting lanes may read."""
+    def write(self, one: Instruction, mask: str | None, exposed: int, once: bool = False) -> None:
+        """Write an instruction under a mask.
+
+        Parameters
+        ----------
+        exposed : int
+            The leaves that waiting lanes may read.
+        once : bool
+            Whether a thread runs it at most once.
+        """
         name = OPERATIONS[one.op].name
         try:
             if name == "Store":
-                self._store(one, mask, exposed)
+                self._store(one, mask, exposed, once)
             elif name == "AtomicStore":
                 self.places.store(self.place(one.operands[0]), self.use(one.operands[3]), mask)
             elif name == "Nop" and self.text.place:
@@ -172,13 +180,13 @@ class Instructions:
 
     # Memory
 
-    def _store(self, one: Instruction, mask: str | None, exposed: int) -> None:
+    def _store(self, one: Instruction, mask: str | None, exposed: int, once: bool) -> None:
         pointer, value = one.operands[0], self.use(one.operands[1])
         if pointer in self.variables.paths:
             variable = self.variables.paths[pointer][0]
             self.leaves.write(variable, self._indices(pointer), value, exposed, mask)
         else:
-            self.places.store(self.place(pointer), value, mask)
+            self.places.store(self.place(pointer), value, mask, once)
 
     def _load(self, one: Instruction, mask: str | None) -> object:
         pointer = one.operands[0]
