@@ -29,6 +29,7 @@ for _name in ("SLANGPY_RT_DEVICE", "SLANGPY_RT_OVERRIDE", "SLANGPY_RT_DEBUG", "S
     os.environ.pop(_name, None)
 
 import slangpy_rt as spy  # noqa: E402
+from slangpy_rt.backends.cpu.compile import find_compiler  # noqa: E402
 from slangpy_rt.backends.extras import MappedMemory  # noqa: E402
 from slangpy_rt.core.memory import give_back_freed  # noqa: E402
 from tests.depth import MARKERS, is_deep, mark_left_out, needs_of, part_of, read_part  # noqa: E402
@@ -111,7 +112,10 @@ UNSUPPORTED["rhi-vulkan-handles", "large derivatives"] = (
     "Mesa's llvmpipe compiles a derivative of three hidden layers for one to two minutes without pointers"
 )
 
-# Of these the CPU has what the table says only where llvmlite is missing.
+# Of these the CPU has what the table says only where its C++ compilers, or llvmlite, are missing.
+_OF_CPP = ("ranges", "C++")
+for _capability in _OF_CPP:
+    UNSUPPORTED["cpu", _capability] = "there is no C++ compiler"
 _OF_LANES = ("grouped calls", "groups", "wave", "SPIR-V", "gathers of texels", "texels in lanes")
 
 # Bytes of a process of tests, beyond which it gives memory back.
@@ -369,6 +373,8 @@ def _capabilities(device: spy.Device) -> frozenset[str]:
 def lacks(backend: str, capability: str) -> bool:
     """Tell whether a device lacks a capability by the table of gaps: a run has such cases on another device."""
     if backend == "cpu" and capability in _OF_LANES and importlib.util.find_spec("llvmlite") is not None:
+        return False
+    if backend == "cpu" and capability in _OF_CPP and find_compiler() is not None:
         return False
     return (backend, capability) in UNSUPPORTED
 

@@ -188,6 +188,7 @@ def test_a_cpp_compiler_that_writes_nothing(monkeypatch: pytest.MonkeyPatch, tmp
     idle.write_text("#!/bin/sh\n")
     idle.chmod(0o755)
     monkeypatch.setattr(compiling, "find_compiler", lambda: [str(idle)])
+    monkeypatch.setattr(cpu, "find_compiler", lambda: [str(idle)])
     with spy.Device("cpu") as own:
         without_lanes(own, monkeypatch)
         module = spy.Module.load_from_source(own, "idle", "float f(float x) { return x - 23; }")
