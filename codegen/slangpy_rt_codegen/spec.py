@@ -211,7 +211,11 @@ class CallSpec:
         Names of Slang's core module that the modules' declarations hide. If there are any, the user's names in this
         description are marked by ``names.own``.
     lane_threads : bool
-        Whether threads are lanes of vectors, which leave a loop over elements together.
+        Whether threads are lanes of vectors, which leave a loop over elements together. A group then runs ``step``
+        elements that follow each other, and not elements ``step`` apart.
+    column_sums : int
+        With ``lane_threads``, how many sums of each column gradient a thread has, of columns a group's threads apart.
+        A group then runs ``step`` rows. 0 if a thread has one sum.
     all_operands : tuple of Operand
         The globals, the parameters and then the result.
     leaves : tuple of Operand
@@ -219,7 +223,7 @@ class CallSpec:
     sums : tuple of Operand
         The leaves that are ``summed``.
     walks : bool
-        Whether a thread runs several elements, ``step`` apart, whose gradients it adds up.
+        Whether a thread runs several elements, whose gradients it adds up. They are ``step`` apart.
     indexed : bool
         Whether an element's code needs its multi-dimensional index.
     ragged : bool
@@ -245,6 +249,7 @@ class CallSpec:
     derivative: str = ""
     hidden: tuple[str, ...] = ()
     lane_threads: bool = False
+    column_sums: int = 0
 
     all_operands: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
     leaves: tuple[Operand, ...] = field(init=False, repr=False, compare=False)

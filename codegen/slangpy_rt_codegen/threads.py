@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slangpy_rt_codegen.expressions import copy_of, index_of, is_wide, sum_target, sum_variables
+from slangpy_rt_codegen.expressions import copy_of, index_of, is_wide, sum_target, sum_variables, summed_type
 from slangpy_rt_codegen.spec import CallSpec, Operand
 
 # How a kernel of threads takes its argument block, and the line that reads it.
@@ -75,9 +75,12 @@ def thread_entry(spec: CallSpec) -> str:
         if spec.walks and spec.lane_threads:
             system += ", uint3 _spy_group : SV_GroupID"
         flat = "_spy_local.x" if group[1:] == (1, 1) else f"(_spy_local.z * {y} + _spy_local.y) * {x} + _spy_local.x"
-        body = sum_variables(spec, "sum", "column") + body
         columns = [o for o in spec.sums if o.access == "column"]
-        body += "".join(_group_columns(spec, o, flat, first if spec.width > 1 else thread) for o in columns)
+        if spec.column_sums:
+            body = sum_variables(spec, "sum") + _rows_of_lanes(spec, columns)
+        else:
+            body = sum_variables(spec, "sum", "column") + body
+            body += "".join(_group_columns(spec, o, flat, first if spec.width > 1 else thread) for o in columns)
         for o in spec.sums:
             if o.access == "sum":
                 type_, address = sum_target(spec, o, True)
@@ -97,9 +100,17 @@ def _group_number(spec: CallSpec) -> str:
 
 
 def _walk(spec: CallSpec, first: str, index: str) -> str:
-    """Return a loop over elements that are ``step`` apart."""
-    if spec.lane_threads:
+    """Return a loop over the elements of a thread."""
+    if spec.lane_threads and not any(o.access == "column" for o in spec.sums):
         # All lanes of a vector leave such a loop at once.
+        return (
+            f"    {spec.index} _spy_first = {spec.index}(_spy_group.x) * _spy_call.step;\n"
+            f"    {spec.index} _spy_end = min(_spy_first + _spy_call.step, _spy_call.count);\n"
+            f"    for (; _spy_first < _spy_end; _spy_first += {spec.group[0]})\n    {{\n"
+            f"        {spec.index} _spy_i = _spy_first + {spec.index}(_spy_local.x);\n"
+            f"        if (_spy_i < _spy_end)\n            _spy_element(_spy_call, _spy_i{index});\n    }}\n"
+        )
+    if spec.lane_threads:
         return (
             f"    for ({spec.index} _spy_first = {spec.index}(_spy_group.x) * {spec.group[0]}; "
             "_spy_first < _spy_call.count; _spy_first += _spy_call.step)\n    {\n"
@@ -117,6 +128,60 @@ def _walk(spec: CallSpec, first: str, index: str) -> str:
         f"            for ({spec.index} _spy_j = _spy_i; _spy_j < _spy_call.count; ++_spy_j)\n"
         f"                _spy_element(_spy_call, _spy_j{index});\n"
     )
+
+
+def _rows_of_lanes(spec: CallSpec, columns: list[Operand]) -> str:
+    """Return the body for a group that runs ``step`` rows of a block of columns.
+
+    A vector has the elements of one row, so that no lane divides by the length of a row, and a sum for each vector of
+    the block.
+    """
+    last, index, size, count = spec.rank - 1, spec.index, spec.group[0], spec.column_sums
+    block = size * count
+    lines = "".join(
+        f"    {summed_type(spec, o)} _spy_s_{o.name}[{count}];\n"
+        f"    for (int _spy_k = 0; _spy_k < {count}; ++_spy_k)\n"
+        f"        _spy_s_{o.name}[_spy_k] = {summed_type(spec, o)}._spy_zero();\n"
+        for o in columns
+    )
+    lines += (
+        f"    {index} _spy_columns = _spy_call.shape[{last}];\n"
+        f"    {index} _spy_blocks = (_spy_columns + {block - 1}) / {block};\n"
+        f"    {index} _spy_left = {index}(_spy_group.x) % _spy_blocks * {block};\n"
+        f"    int _spy_pieces = int(min((_spy_columns - _spy_left + {size - 1}) / {size}, {index}({count})));\n"
+        f"    {index} _spy_row = {index}(_spy_group.x) / _spy_blocks * _spy_call.step;\n"
+        f"    {index} _spy_end = min(_spy_row + _spy_call.step, _spy_call.count / _spy_columns);\n"
+        f"    for (; _spy_row < _spy_end; ++_spy_row)\n    {{\n"
+        f"        {index} _spy_index[{spec.rank}];\n"
+    )
+    if last > 1:
+        lines += f"        {index} _spy_rest = _spy_row;\n"
+        for d in range(last - 1, 0, -1):
+            lines += (
+                f"        _spy_index[{d}] = _spy_rest % _spy_call.shape[{d}];\n"
+                f"        _spy_rest /= _spy_call.shape[{d}];\n"
+            )
+    sums = "".join(f", _spy_s_{o.name}" + "[_spy_k]" * (o.access == "column") for o in spec.sums)
+    column = f"_spy_left + {index}(_spy_k * {size}) + {index}(_spy_local.x)"
+    lines += (
+        f"        _spy_index[0] = {'_spy_rest' if last > 1 else '_spy_row'};\n"
+        f"        for (int _spy_k = 0; _spy_k < _spy_pieces; ++_spy_k)\n        {{\n"
+        f"            _spy_index[{last}] = {column};\n"
+        f"            if (_spy_index[{last}] < _spy_columns)\n"
+        f"                _spy_element(_spy_call, _spy_row * _spy_columns + _spy_index[{last}], _spy_index{sums});\n"
+        f"        }}\n    }}\n"
+        f"    for (int _spy_k = 0; _spy_k < _spy_pieces; ++_spy_k)\n    {{\n"
+        f"        {index} _spy_column = {column};\n"
+        f"        if (_spy_column < _spy_columns)\n        {{\n"
+    )
+    for o in columns:
+        type_, address = sum_target(spec, o, True)
+        stride = f"_spy_call.stride_{o.name}[{last}]" + (" / 2" if type_ != o.type else "")
+        lines += (
+            f"            {type_}._spy_addAtomic(_spy_offset({address}, _spy_column * {stride}), "
+            f"_spy_s_{o.name}[_spy_k]);\n"
+        )
+    return f"{lines}        }}\n    }}\n"
 
 
 def _tile(spec: CallSpec) -> str:

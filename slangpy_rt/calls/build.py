@@ -343,10 +343,10 @@ def _make_ready(
             (1, 1, 1) if spec.entry == "range" else (x, y, z),
             fields[-1].offset + fields[-1].size,
             written + (True,) * (reports + any(o.copied for o in spec.leaves)),
-            any(o.mode == "gradient" and o.step == "own" for o in spec.leaves),
+            any(o.mode == "gradient" and o.step == "own" for o in spec.leaves) or (spec.walks and spec.lane_threads),
             spec.title,
             any(o.mode in ("handle", "texel") for o in spec.leaves),
-            _streamed(spec, fields) if spec.entry == "range" and not spec.raw else (),
+            () if spec.raw else _streamed(spec, fields),
         )
         block = tuple(LayoutField(f.name, f.offset, f.size) for f in fields)
         source = scope.source.on(description.target)

@@ -17,9 +17,11 @@ from slangpy_rt.arguments.scope import Scope
 from slangpy_rt.calls.column_tiles import GROUP as COLUMN_GROUP
 from slangpy_rt.calls.column_tiles import column_tiles
 from slangpy_rt.calls.launch_geometry import (
+    LANE_GROUP,
     MAX_WALKING,
     MAX_WALKING_CORES,
     Copies,
+    add_columns,
     add_rows,
     copies_of,
     group_of,
@@ -27,6 +29,7 @@ from slangpy_rt.calls.launch_geometry import (
     holds_half_arrays,
     reach,
     tiles,
+    walks_of_lanes,
     widen,
 )
 from slangpy_rt.calls.operands import Leaf, identifier, names_of, operand, trees_of
@@ -162,7 +165,11 @@ def describe_call(
         )
         merged = Coalesced(tiles_of_columns.shape, tuple([leaf.strides for leaf in leaves if leaf.strides]))
     most = MAX_WALKING if wide else MAX_WALKING_CORES
-    if options.derivative and not (tiled or single):
+    column_sums = 0
+    in_lanes = target.lane_threads and bool(options.derivative) and not (tiled or single)
+    if in_lanes:
+        operands, column_sums = add_columns(leaves, operands, merged.shape)
+    if options.derivative and not (tiled or single or column_sums):
         slots = width * prod(asked or (GROUP_SIZE,))
         operands, most = add_rows(host, device.deterministic, leaves, operands, merged.shape, slots, most)
     copies: tuple[Copies, ...] = ()
@@ -171,6 +178,11 @@ def describe_call(
         operands, copies = _with_copies(leaves, operands, merged.shape, prod(asked) if tiled else 0)
     trees = trees_of(every, names, bounds, operands, spell)
     count = prod(shape)
+    # Without columns of which a thread has one sum, a vector of lanes walks over elements that follow each other.
+    sums = {o.access for o in operands if o.summed}
+    in_lanes = in_lanes and bool(sums) and (column_sums > 0 or "column" not in sums)
+    if in_lanes and not asked:
+        asked = (LANE_GROUP,)
     wide_index = host or max([count, *[reach(merged.shape, s) for s in merged.strides]]) > _MAX_32
     group = group_of(asked, tiled) if not host else (GROUP_SIZE,)
     if tiles_of_columns is not None:
@@ -204,13 +216,20 @@ def describe_call(
         derivative=options.derivative,
         hidden=spell.hidden,
         lane_threads=target.lane_threads,
+        column_sums=column_sums,
     )
     if target.element_constants and prod(group) <= GROUP_SIZE and not spec.sums and not grouped:
         spec = replace(spec, constants=(*spec.constants, *target.element_constants))
-    if options.derivative and spec.walks:
+    if options.derivative and spec.walks and not in_lanes:
         groups, spec = (min(-(-count // (width * prod(group))), most), 1, 1), replace(spec, rows=False)
     values: dict[str, Shape] = {"count": (count,), "row": (groups[0] * prod(group),), "shape": merged.shape}
     values["step"] = (groups[0] * prod(group) * width,)
+    if in_lanes:
+        x, step = walks_of_lanes(merged.shape, group[0], column_sums)
+        # Sums of 32 bits may wrap, so that their addresses are no lines; numbers of 64 bits are divided lane by lane.
+        wide_index = column_sums > 0 or not spec.indexed
+        groups, spec = (x, 1, 1), replace(spec, rows=False, index="int64_t" if wide_index else spec.index)
+        values["step"] = (step,)
     for leaf in leaves:
         leaf.add_fixed(values)
     for one in copies:

@@ -37,8 +37,15 @@ _COPY_UNIT = 8
 # The most thread groups of a kernel whose threads first add up gradients of several elements: a group ends in one
 # atomic addition.
 MAX_WALKING = 1024
-# The same where groups run on the cores of this machine.
+# The same where groups run on the cores of this machine, and rows have few elements.
 MAX_WALKING_CORES = 128
+# Threads of a group there whose threads first add up gradients: the lanes of one vector.
+LANE_GROUP = 32
+# The fewest elements of such a group; the fewest rows, where each group adds its sums of columns to memory; the
+# fewest columns: a row of fewer leaves most lanes of a vector without an element.
+_LEAST_WALKED, _LEAST_ROWS, _LEAST_COLUMNS = 8192, 64, 16
+# The most scalars that such a thread adds up to.
+_MOST_COLUMN_SUMS = 32
 
 
 @dataclass(frozen=True)
@@ -140,17 +147,49 @@ def add_rows(
     pays = not host and unit <= walking and prod(shape) > most * slots
     out = []
     for leaf, o in zip(leaves, operands, strict=True):
-        strides = leaf.strides
-        outer = [s for s, n in zip(strides[:-1], shape, strict=False) if n > 1]
         if o.access == "scatter" and o.mode == "strided" and not holds_half_arrays(o):
-            if (pays or host) and not any(outer) and abs(strides[-1]) >= o.count:
+            if (pays or host) and _adds_columns(leaf, o, shape):
                 o = replace(o, access="column")
-            elif host and strides[-1] == 0:
+            elif host and leaf.strides[-1] == 0:
                 o = replace(o, access="row")
         if host and o.mode == "gradient" and o.access == "accumulate" and not o.step:
             o = replace(o, step="own") if _is_small(leaf.bound, deterministic) else o
         out.append(o)
     return out, most if any(o.access == "column" for o in out) else walking
+
+
+def add_columns(leaves: Sequence[Leaf], operands: list[Operand], shape: Shape) -> tuple[list[Operand], int]:
+    """Return the operands with gradients added up by columns in lanes, and how many sums a thread has, or 0."""
+    if len(shape) < 2 or shape[-1] < _LEAST_COLUMNS or prod(shape[:-1]) < 2:
+        return operands, 0
+    out = [
+        replace(o, access="column") if o.access == "scatter" and _adds_columns(leaf, o, shape) else o
+        for leaf, o in zip(leaves, operands, strict=True)
+    ]
+    most = max([o.count for o in out if o.access == "column"], default=0)
+    return out, max(_MOST_COLUMN_SUMS // most, 1) if most else 0
+
+
+def _adds_columns(leaf: Leaf, o: Operand, shape: Shape) -> bool:
+    """Return whether all elements of a column of the call, and no others, add to one gradient."""
+    if o.mode != "strided" or holds_half_arrays(o):
+        return False
+    *outer, last = leaf.strides
+    return not any(s for s, n in zip(outer, shape, strict=False) if n > 1) and abs(last) >= o.count
+
+
+def walks_of_lanes(shape: Shape, group: int, column_sums: int) -> tuple[int, int]:
+    """Return the groups in lanes that walk over a call, and ``step``: the elements of each, or its rows."""
+    count = prod(shape)
+    if not column_sums:
+        step = max(-(-count // MAX_WALKING), min(_LEAST_WALKED, max(count, 1)))
+        step = -(-step // group) * group
+        return -(-count // step), step
+    columns, rows = shape[-1], prod(shape[:-1])
+    blocks = -(-columns // (group * column_sums))
+    least = max(_LEAST_ROWS, _LEAST_WALKED // min(columns, group * column_sums))
+    step = max(-(-rows * blocks // MAX_WALKING), min(least, rows))
+    return blocks * -(-rows // step), step
 
 
 def copies_of(leaf: Leaf, o: Operand, shape: Shape, group: int) -> Copies | None:

@@ -133,14 +133,15 @@ class KernelInfo:
     written : tuple of bool
         For each buffer of a launch, whether the kernel writes to it.
     coarse : bool
-        For a range kernel, whether each range has a cost of its own, so that a few large ranges are fastest.
+        Whether each range has a cost of its own, so that a few large ranges are fastest; for groups in lanes, whether
+        a group runs many elements for each thread.
     title : str
         The name of the kernel's function, for error messages and profilers.
     textures : bool
         Whether its argument block has numbers of textures or samplers.
     streamed : tuple of tuple of int
-        For a range kernel, its outputs whose elements follow each other, each written once and never read: the offset
-        of the pointer in the argument block, and the bytes of an element.
+        Its outputs whose elements follow each other, each written once and never read: the offset of the pointer in
+        the argument block, and the bytes of an element. A raw kernel has none.
     """
 
     entry: str

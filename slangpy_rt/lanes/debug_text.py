@@ -12,7 +12,7 @@ from slangpy_rt.lanes.debug_info import DebugFunction, DebugInfo, DebugSource, D
 from slangpy_rt.lanes.debug_types import DebugTypes, quoted
 from slangpy_rt.lanes.module import Module
 
-_FIRST = 2  # branch weights have the numbers below
+_FIRST = 3  # branch weights and stores past the caches have the numbers below
 _OWN = "_spy_"  # how names of this project begin
 
 

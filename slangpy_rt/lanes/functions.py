@@ -1,8 +1,8 @@
 """Functions of floats as series, without branches: exp, log, pow, sine and functions that are made of them.
 
 An argument is reduced to a small range, on which a Taylor series of fixed length is evaluated. Results are within
-4 ULP, and zeros, infinities and NaN are as in C's library. Arguments of type half are computed as float. Double
-has the functions that are instructions (``sqrt``, ``floor`` ...); others are refused: Slang's target has none either.
+4 ULP, and zeros, infinities and NaN are as in C's library. Arguments of type half are computed as float, functions
+of double by C's library (``doubles``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import itertools
 import math
 import struct
 
+from slangpy_rt.lanes.doubles import Doubles
 from slangpy_rt.lanes.errors import UnsupportedKernel
 from slangpy_rt.lanes.numbers import Numbers
 from slangpy_rt.lanes.text import Value, number, vector_value
@@ -28,6 +29,7 @@ class Functions:
 
     def __init__(self, numbers: Numbers) -> None:
         self.numbers, self.text = numbers, numbers.text
+        self.doubles = Doubles(numbers)
         self.table = False
 
     def call(self, name: str, *values: Value) -> Value:
@@ -39,7 +41,9 @@ class Functions:
             If the function is not known, or not for the arguments' type.
         """
         written = getattr(self, f"_{name}", None)
-        if written is None or values[0].type == "double":
+        if values[0].type == "double":
+            return self.doubles.call(name, *values)
+        if written is None:
             raise UnsupportedKernel(f"function {name} of {values[0].type}")
         if values[0].type == "half":
             wide = (self.numbers.convert("fpext", value, "float") for value in values)

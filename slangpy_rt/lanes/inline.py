@@ -11,9 +11,12 @@ from dataclasses import dataclass, replace
 
 from slangpy_rt.lanes.debug_info import Location
 from slangpy_rt.lanes.errors import UnsupportedKernel
+from slangpy_rt.lanes.extended import FREXP, FREXP_EXPONENT, FREXP_SIGNIFICAND, MODF, MODF_FRACTION, TRUNC
 from slangpy_rt.lanes.module import PRIVATE, Block, Function, Instruction, Module
 from slangpy_rt.lanes.opcodes import CODE, OPERATIONS, name_of
 
+# Instructions of GLSL.std.450 with two results: the numbers of those for the result, and for that behind the pointer.
+_SECOND = {MODF: (MODF_FRACTION, TRUNC), FREXP: (FREXP_SIGNIFICAND, FREXP_EXPONENT)}
 _MOST_BLOCKS = 20000  # above, LLVM takes minutes
 
 
@@ -128,7 +131,9 @@ class _Inliner:
                 one = replace(one, location=caller)
             if one.result:
                 self.type_of[one.result] = one.type
-            if one.op == CODE["FunctionCall"] and one.operands[0] not in self.called:
+            if one.op == CODE["ExtInst"] and one.operands[1] in _SECOND:
+                body += self._two_results(one)
+            elif one.op == CODE["FunctionCall"] and one.operands[0] not in self.called:
                 label, body = self._call(label, body, one), []
                 if self.module.types[one.type].kind != "void":
                     body.append(one.beside("Load", (label + 1,), one.type, one.result))
@@ -143,6 +148,18 @@ class _Inliner:
         else:
             end = _relabeled(end, names)
         self.blocks[label] = Block(tuple(body), merge, end)
+
+    def _two_results(self, one: Instruction) -> list[Instruction]:
+        """Return the instructions for one that has a result and writes another through a pointer."""
+        set_, code, value, pointer = one.operands
+        first, second = _SECOND[code]
+        other, type_ = self.new(), self.module.types[self.type_of[pointer]].element
+        self.type_of[other] = type_
+        return [
+            one.beside("ExtInst", (set_, second, value), type_, other),
+            one.beside("ExtInst", (set_, first, value), one.type, one.result),
+            one.beside("Store", (pointer, other)),
+        ]
 
     def _call(self, label: int, body: list[Instruction], call: Instruction) -> int:
         """End a block by a call; return the label of the block behind it. The result's variable has the next id."""

@@ -5,12 +5,12 @@ Results get the shapes that the analysis found (``Instructions.settled``), so th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from slangpy_rt.lanes.atomics import Atomics
 from slangpy_rt.lanes.calls import Call, name_of_call, returned, scalar_types
 from slangpy_rt.lanes.errors import UnsupportedKernel
+from slangpy_rt.lanes.extended import Extended
 from slangpy_rt.lanes.flow import Code, Selection, Switch, walk
 from slangpy_rt.lanes.functions import Functions
 from slangpy_rt.lanes.leaves import Leaves
@@ -43,16 +43,6 @@ _COMPARED = {
 _CONVERTED = {"ConvertSToF": "sitofp", "ConvertUToF": "uitofp"}
 _CHAINS = ("AccessChain", "InBoundsAccessChain", "PtrAccessChain", "InBoundsPtrAccessChain")
 _SKIPPED = ("MemoryBarrier", "Name", "NoLine", "Nop")
-# GLSL.std.450 by number: intrinsics of LLVM, and functions of ``functions``.
-_INTRINSICS = {
-    1: "roundeven", 2: "roundeven", 3: "trunc", 4: "fabs", 8: "floor", 9: "ceil", 31: "sqrt", 37: "minnum",
-    38: "umin", 39: "smin", 40: "maxnum", 41: "umax", 42: "smax", 50: "fma", 79: "minnum", 80: "maxnum",
-}  # fmt: skip
-_FUNCTIONS = {
-    13: "sin", 14: "cos", 15: "tan", 16: "asin", 17: "acos", 18: "atan", 19: "sinh", 20: "cosh", 21: "tanh",
-    22: "asinh", 23: "acosh", 24: "atanh", 25: "atan2", 26: "pow", 27: "exp", 28: "log", 29: "exp2", 30: "log2",
-}  # fmt: skip
-_CLAMPS = {43: ("maxnum", "minnum"), 44: ("umax", "umin"), 45: ("smax", "smin"), 81: ("maxnum", "minnum")}
 
 
 class Instructions:
@@ -63,7 +53,8 @@ class Instructions:
         threads: Threads, shared: Mapping[int, int],
     ) -> None:  # fmt: skip
         self.body, self.module, self.variables = program.body, program.body.module, variables
-        self.facts, self.leaves, self.functions, self.threads = facts, leaves, functions, threads
+        self.facts, self.leaves, self.threads = facts, leaves, threads
+        self.extended = Extended(functions)
         self.numbers: Numbers = functions.numbers
         self.text, self.shared = self.numbers.text, shared
         self.places = Places(self.module, self.numbers)
@@ -74,12 +65,20 @@ class Instructions:
         # The names of functions that the text calls.
         self.calls: dict[Call, str] = {}
 
-    def write(self, one: Instruction, mask: str | None, exposed: int) -> None:
-        """Write an instruction under a mask; `exposed` are the leaves that waiting lanes may read."""
+    def write(self, one: Instruction, mask: str | None, exposed: int, once: bool = False) -> None:
+        """Write an instruction under a mask.
+
+        Parameters
+        ----------
+        exposed : int
+            The leaves that waiting lanes may read.
+        once : bool
+            Whether a thread runs it at most once.
+        """
         name = OPERATIONS[one.op].name
         try:
             if name == "Store":
-                self._store(one, mask, exposed)
+                self._store(one, mask, exposed, once)
             elif name == "AtomicStore":
                 self.places.store(self.place(one.operands[0]), self.use(one.operands[3]), mask)
             elif name == "Nop" and self.text.place:
@@ -181,13 +180,13 @@ class Instructions:
 
     # Memory
 
-    def _store(self, one: Instruction, mask: str | None, exposed: int) -> None:
+    def _store(self, one: Instruction, mask: str | None, exposed: int, once: bool) -> None:
         pointer, value = one.operands[0], self.use(one.operands[1])
         if pointer in self.variables.paths:
             variable = self.variables.paths[pointer][0]
             self.leaves.write(variable, self._indices(pointer), value, exposed, mask)
         else:
-            self.places.store(self.place(pointer), value, mask)
+            self.places.store(self.place(pointer), value, mask, once)
 
     def _load(self, one: Instruction, mask: str | None) -> object:
         pointer = one.operands[0]
@@ -237,7 +236,7 @@ class Instructions:
         if name == "ExtInst":
             if not self.module.sets[ids[0]].startswith("GLSL"):
                 raise UnsupportedKernel(f"an instruction of {self.module.sets[ids[0]]}")
-            return self._extended(ids[1], [self.use(k) for k in ids[2:]], exact)
+            return self.extended.write(ids[1], [self.use(k) for k in ids[2:]], exact)
         method = getattr(self, f"_{name.lower()}", None)
         if method is not None:
             return method(one, exact)
@@ -281,15 +280,20 @@ class Instructions:
         return each(lambda a, b: self.numbers.op("fdiv", a, b), *map(self.use, one.operands))
 
     def _frem(self, one: Instruction, exact: bool) -> object:
-        return each(self._remainder, *map(self.use, one.operands))
+        return each(self.extended.remainder, *map(self.use, one.operands))
 
     def _fmod(self, one: Instruction, exact: bool) -> object:
-        return each(lambda a, b: self._remainder(a, b, "floor"), *map(self.use, one.operands))
-
-    def _remainder(self, a: Value, b: Value, rounded: str = "trunc") -> Value:
+        """The remainder with the sign of the divisor."""
         n = self.numbers
-        quotient = n.intrinsic(rounded, n.op("fdiv", a, b))
-        return n.intrinsic("fma", n.negate(quotient), b, a)
+
+        def modulo(a: Value, b: Value) -> Value:
+            found = self.extended.remainder(a, b)
+            zero = number(a.type, 0.0)
+            other = n.compare("icmp ne", n.compare("fcmp olt", found, zero), n.compare("fcmp olt", b, zero))
+            shifted = n.op("and", other, n.compare("fcmp one", found, zero))
+            return n.select(shifted, n.op("fadd", found, b), found)
+
+        return each(modulo, *map(self.use, one.operands))
 
     def _fnegate(self, one: Instruction, exact: bool) -> object:
         return each(self.numbers.negate, self.use(one.operands[0]))
@@ -468,6 +472,31 @@ class Instructions:
             self.use(one.operands[0]),
         )
 
+    def _sdot(self, one: Instruction, exact: bool) -> object:
+        return self._integer_dot(one, (True, True))
+
+    def _udot(self, one: Instruction, exact: bool) -> object:
+        return self._integer_dot(one, (False, False))
+
+    def _sudot(self, one: Instruction, exact: bool) -> object:
+        return self._integer_dot(one, (True, False))
+
+    def _integer_dot(self, one: Instruction, signed: tuple[bool, bool]) -> object:
+        """Return the sum of products of integers, which are the bytes of numbers or the components of vectors."""
+        n, type_ = self.numbers, self._scalar_type(one)
+        sides = []
+        for id_, sign in zip(one.operands[:2], signed, strict=True):
+            value = self.use(id_)
+            parts = flat(value)
+            if not isinstance(value, list):
+                parts = [n.resize(n.op("lshr", parts[0], number("i32", 8 * k)), "i8", False) for k in range(4)]
+            sides.append([n.resize(part, type_, sign) for part in parts])
+        products = [n.op("mul", a, b) for a, b in zip(*sides, strict=True)]
+        found = products[0]
+        for product in products[1:]:
+            found = n.op("add", found, product)
+        return found
+
     def _bitreverse(self, one: Instruction, exact: bool) -> object:
         return each(lambda a: self.numbers.intrinsic("bitreverse", a), self.use(one.operands[0]))
 
@@ -520,94 +549,14 @@ class Instructions:
     def _first(self, value: object) -> Value:
         return flat(value)[0]
 
-    # Sets of instructions
-
-    def _extended(self, code: int, values: list[object], exact: bool) -> object:
-        n = self.numbers
-        if code in _INTRINSICS:
-            return each(lambda *a: n.intrinsic(_INTRINSICS[code], *a), *values)
-        if code in _FUNCTIONS:
-            return each(lambda *a: self.functions.call(_FUNCTIONS[code], *a), *values)
-        if code in _CLAMPS:
-            low, high = _CLAMPS[code]
-            return each(lambda x, a, b: n.intrinsic(high, n.intrinsic(low, x, a), b), *values)
-        if code in (11, 12):
-            factor = math.pi / 180 if code == 11 else 180 / math.pi
-            return each(lambda a: n.op("fmul", a, number(a.type, factor)), *values)
-        if code == 32:  # InverseSqrt
-            return each(lambda a: n.op("fdiv", number(a.type, 1.0), n.intrinsic("sqrt", a)), *values)
-        if code == 10:  # Fract
-            return each(lambda a: n.op("fsub", a, n.intrinsic("floor", a)), *values)
-        if code == 5:  # SAbs
-            return each(lambda a: n.intrinsic("abs", a, flags=("false",)), *values)
-        if code in (6, 7):
-            return each(self._sign, *values)
-        if code == 46:
-            return each(lambda a, b, t: self._mixed(a, b, t, exact), *values)
-        if code == 48:  # Step
-            return each(
-                lambda edge, x: n.select(n.compare("fcmp olt", x, edge), number(x.type, 0.0), number(x.type, 1.0)),
-                *values,
-            )
-        if code == 53:  # Ldexp
-            return each(self._scaled, *values)
-        if code in (66, 67, 69):
-            return self._length(code, values, exact)
-        if code == 68:
-            a, b = map(flat, values)
-            products = (
-                (n.floating("fmul", a[i], b[j], exact), n.floating("fmul", a[j], b[i], exact))
-                for i, j in ((1, 2), (2, 0), (0, 1))
-            )
-            return [n.floating("fsub", x, y, exact) for x, y in products]
-        if code in (73, 74, 75):
-            return each(self._found_bit(code), *values)
-        raise UnsupportedKernel(f"instruction {code} of GLSL.std.450")
-
-    def _found_bit(self, code: int):  # type: ignore[no-untyped-def]
-        n = self.numbers
-        if code != 74:
-            return lambda a: n.first_bit(a, code == 73)
-        # FindSMsb looks for the highest bit that differs from the sign.
-        return lambda a: n.first_bit(n.op("xor", a, n.op("ashr", a, number(a.type, 8 * SIZES[a.type] - 1))), False)
-
-    def _sign(self, a: Value) -> Value:
-        n, zero = self.numbers, number(a.type, 0)
-        up, down = ("icmp sgt", "icmp slt") if a.type[0] == "i" else ("fcmp ogt", "fcmp olt")
-        found = n.select(n.compare(up, a, zero), number(a.type, 1), zero)
-        return n.select(n.compare(down, a, zero), number(a.type, -1), found)
-
-    def _mixed(self, a: Value, b: Value, t: Value, exact: bool) -> Value:
-        n = self.numbers
-        left = n.floating("fmul", a, n.floating("fsub", number(t.type, 1.0), t, exact), exact)
-        return n.floating("fadd", left, n.floating("fmul", b, t, exact), exact)
-
-    def _scaled(self, a: Value, exponent: Value) -> Value:
-        n = self.numbers
-        if a.type != "float":
-            raise UnsupportedKernel(f"Ldexp of {a.type}")
-        for low, high in ((-126, 127),) * 3:  # powers of two that are floats
-            part = n.intrinsic("smin", n.intrinsic("smax", exponent, number("i32", low)), number("i32", high))
-            power = n.op("shl", n.op("add", part, number("i32", 127), part.shape), number("i32", 23))
-            a = n.op("fmul", a, n.convert("bitcast", power, "float"))
-            exponent = n.op("sub", exponent, part)
-        return a
-
-    def _length(self, code: int, values: list[object], exact: bool) -> object:
-        n = self.numbers
-        vector = each(lambda x, y: n.floating("fsub", x, y, exact), *values) if code == 67 else values[0]
-        if isinstance(vector, list):
-            size = n.intrinsic("sqrt", n.dot(vector, vector, exact))
-        else:
-            size = n.intrinsic("fabs", flat(vector)[0])
-        return each(lambda x: n.op("fdiv", x, size), vector) if code == 69 else size
-
     # Threads together
 
     def _wave(self, name: str, one: Instruction, mask: str | None) -> object:
         layout = OPERATIONS[one.op].operands
         operation = one.operands[1] if "l" in layout else 0
         ids = [k for at, k in enumerate(one.operands[1:]) if not ("l" in layout and at == 0)]
+        if name == "PartitionNV":  # it has no scope
+            ids = list(one.operands)
         return self.waves.write(name, [self.use(k) for k in ids], operation, mask)
 
     def _atomic(self, name: str, one: Instruction, mask: str | None) -> object:

@@ -80,6 +80,7 @@ _TABLE = """
 360 GroupNonUniformBitwiseOr tr iliI,361 GroupNonUniformBitwiseXor tr iliI,362 GroupNonUniformLogicalAnd tr iliI
 363 GroupNonUniformLogicalOr tr iliI,364 GroupNonUniformLogicalXor tr iliI
 365 GroupNonUniformQuadBroadcast tr iii,366 GroupNonUniformQuadSwap tr iii,400 CopyLogical tr i
+4450 SDot tr iiL,4451 UDot tr iiL,4452 SUDot tr iiL,5296 GroupNonUniformPartitionNV tr i
 5632 DecorateString - ilL,5633 MemberDecorateString - illL,6035 AtomicFAddEXT tr iiii
 """
 

@@ -7,7 +7,7 @@ vectors is several times as fast. A lane that the mask leaves out reads 0 and wr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from slangpy_rt.lanes.module import Module
@@ -16,6 +16,9 @@ from slangpy_rt.lanes.shapes import ANY, Kind
 from slangpy_rt.lanes.text import SIZES, Value, number, scalar_value
 
 _WIDEST_GAP = 4  # elements: an access with a larger step takes more memory than it uses
+# Bytes of the smallest registers that are written past the caches, at multiples of their size.
+_PAST = 16
+_REGISTER = 64  # bytes of the largest register
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +58,19 @@ class Places:
             return shaped(self.module, place.type, lambda: next(wide))
         return [self.load(part, mask) for part in parts]
 
-    def store(self, place: Place, value: object, mask: str | None) -> None:
-        """Write a value to an address."""
+    def store(self, place: Place, value: object, mask: str | None, once: bool = False) -> None:
+        """Write a value to an address; `once` says that a thread does so at most once."""
+        past = once and mask is None and place.base is None
         parts, scalars = self._parts(place), self._alike(place)
         if parts is None:
             assert isinstance(value, Value)
-            self._store_scalar(place, value, mask)
+            self._store_scalar(place, value, mask, past)
         elif scalars:
-            self._store_interleaved(*scalars, place, flat(value), mask)
+            self._store_interleaved(*scalars, place, flat(value), mask, past)
         else:
             assert isinstance(value, list)
             for part, each in zip(parts, value, strict=True):
-                self.store(part, each, mask)
+                self.store(part, each, mask, once)
 
     def _parts(self, place: Place) -> list[Place] | None:
         """Return the places of a composite value's parts, or None for a scalar."""
@@ -124,7 +128,7 @@ class Places:
             )  # fmt: skip
         return Value(type_, self._gather(type_, place, mask), ANY)
 
-    def _store_scalar(self, place: Place, value: Value, mask: str | None) -> None:
+    def _store_scalar(self, place: Place, value: Value, mask: str | None, past: bool) -> None:
         if value.type == "i1":
             value = self.numbers.resize(value, "i32", False)
         text, offset, type_ = self.text, place.offset, value.type
@@ -135,11 +139,11 @@ class Places:
             return
         whole, gap = text.vector(value), self._gap(type_, offset)
         if gap == 1 and offset.shape.kind is Kind.EXACT:
-            self._store_line(type_, whole, self.pointer(place), mask)
+            self._store_line(type_, whole, self.pointer(place), mask, past)
         elif offset.shape.kind is Kind.LINE and gap in (0, 1):
             self._probed(
                 type_, place, 1, mask,
-                lambda start: self._store_line(type_, whole, start, mask),
+                lambda start: self._store_line(type_, whole, start, mask, past),
                 lambda: self._scatter(type_, whole, place, mask),
             )  # fmt: skip
         else:
@@ -207,31 +211,48 @@ class Places:
         whole = self._load_wide(type_, gap * self.text.width, start, self._wide_mask(gap, gap, mask))
         return whole if gap == 1 else self._picked(type_, whole, gap, 0)
 
-    def _store_line(self, type_: str, vector: str, start: str, mask: str | None) -> None:
-        self._store_wide(type_, self.text.width, vector, start, mask)
+    def _store_line(self, type_: str, vector: str, start: str, mask: str | None, past: bool) -> None:
+        self._store_pieces(type_, self.text.width, [vector], start, None if mask is None else [mask], past)
 
     def _load_interleaved(self, type_: str, count: int, place: Place, mask: str | None) -> list[Value]:
         whole = self._load_wide(type_, count * self.text.width, self.pointer(place), self._wide_mask(count, 1, mask))
         return [Value(type_, self._picked(type_, whole, count, k), ANY) for k in range(count)]
 
-    def _store_interleaved(self, type_: str, count: int, place: Place, values: list[Value], mask: str | None) -> None:
+    def _store_interleaved(
+        self, type_: str, count: int, place: Place, values: list[Value], mask: str | None, past: bool
+    ) -> None:  # fmt: skip
+        """Write the values of neighbouring lanes, in pieces of a register.
+
+        LLVM mixes two vectors of a register at a time well, and all numbers at once one after the other.
+        """
         text, w = self.text, self.text.width
-        texts = [text.vector(value) for value in values]
-        size = w
-        while len(texts) > 1:
-            if len(texts) % 2:
-                texts.append("poison")
-            order = ", ".join(f"i32 {k}" for k in range(2 * size))
-            whole = text.whole(type_, size)
-            texts = [
-                text.let(f"shufflevector {whole} {a}, {whole} {b}, <{2 * size} x i32> <{order}>")
-                for a, b in zip(texts[::2], texts[1::2], strict=True)
-            ]
-            size *= 2
-        order = ", ".join(f"i32 {k % count * w + k // count}" for k in range(count * w))
-        whole = text.whole(type_, size)
-        mixed = text.let(f"shufflevector {whole} {texts[0]}, {whole} poison, <{count * w} x i32> <{order}>")
-        self._store_wide(type_, count * w, mixed, self.pointer(place), self._wide_mask(count, 1, mask))
+        size = min(w, _REGISTER // SIZES[type_])
+        whole, lanes = text.whole(type_), text.whole("i1")
+        pieces, masks = [], []
+        for first in range(0, w, size):
+            columns = [text.vector(value) for value in values]
+            if size < w:
+                order = _order(range(first, first + size))
+                columns = [text.let(f"shufflevector {whole} {a}, {whole} poison, {order}") for a in columns]
+            for k in range(count):
+                at = [divmod(k * size + j, count) for j in range(size)]
+                pieces.append(self._mixed(type_, columns, at))
+                if mask is not None:
+                    order = _order(first + lane for lane, _ in at)
+                    masks.append(text.let(f"shufflevector {lanes} {mask}, {lanes} poison, {order}"))
+        self._store_pieces(type_, size, pieces, self.pointer(place), masks if mask is not None else None, past)
+
+    def _mixed(self, type_: str, columns: list[str], at: list[tuple[int, int]]) -> str:
+        """Return a vector of numbers of some vectors of its size: each number's place, and the vector that has it."""
+        size, whole = len(at), self.text.whole(type_, len(at))
+        found = columns[0]
+        for k, column in enumerate(columns[1:], 1):
+            order = _order(
+                size + lane if part == k else lane if k == 1 and part == 0 else j if part < k else None
+                for j, (lane, part) in enumerate(at)
+            )
+            found = self.text.let(f"shufflevector {whole} {found}, {whole} {column}, {order}")
+        return found
 
     def _picked(self, type_: str, vector: str, count: int, part: int) -> str:
         w = self.text.width
@@ -257,13 +278,48 @@ class Places:
         arguments = [("ptr", start), ("i32", str(size)), (f"<{count} x i1>", mask), (whole, "zeroinitializer")]
         return self.text.call(f"llvm.masked.load.v{count}{_short(type_)}.p0", whole, arguments)
 
-    def _store_wide(self, type_: str, count: int, vector: str, start: str, mask: str | None) -> None:
-        whole, size = self.text.whole(type_, count), SIZES[type_]
-        if mask is None:
-            self.text.emit(f"store {whole} {vector}, ptr {start}, align {size}")
+    def _store_pieces(
+        self, type_: str, count: int, pieces: list[str], start: str, masks: list[str] | None, past: bool
+    ) -> None:  # fmt: skip
+        """Write vectors of `count` numbers one behind the other."""
+        text, size, whole = self.text, SIZES[type_], self.text.whole(type_, count)
+        places = [start]
+        for k in range(1, len(pieces)):
+            places.append(text.let(f"getelementptr {whole}, ptr {start}, i64 {k}"))
+        if masks is not None:
+            for piece, at, mask in zip(pieces, places, masks, strict=True):
+                arguments = [(whole, piece), ("ptr", at), ("i32", str(size)), (text.whole("i1", count), mask)]
+                text.call(f"llvm.masked.store.v{count}{_short(type_)}.p0", "void", arguments)
             return
-        arguments = [(whole, vector), ("ptr", start), ("i32", str(size)), (f"<{count} x i1>", mask)]
-        self.text.call(f"llvm.masked.store.v{count}{_short(type_)}.p0", "void", arguments)
+        done = ""
+        if past and count * size % _PAST == 0:
+            done = self._store_past(whole, pieces, places)
+        for piece, at in zip(pieces, places, strict=True):
+            text.emit(f"store {whole} {piece}, ptr {at}, align {size}")
+        if done:
+            text.jump(done)
+            text.put(done)
+
+    def _store_past(self, whole: str, pieces: list[str], places: list[str]) -> str:
+        """Write vectors past the caches, if the launch asks for it and they are aligned; go on where neither holds.
+
+        Returns
+        -------
+        str
+            The label of the place where both ways meet.
+        """
+        text = self.text
+        address = text.let(f"ptrtoint ptr {places[0]} to i64")
+        past, usual, done = text.label(), text.label(), text.label()
+        inside = text.let(f"icmp ult i64 {text.let(f'sub i64 {address}, %past')}, %bytes")
+        aligned = text.let(f"icmp eq i64 {text.let(f'and i64 {address}, {_PAST - 1}')}, 0")
+        text.branch(text.let(f"and i1 {inside}, {aligned}"), past, usual)
+        text.put(past)
+        for piece, at in zip(pieces, places, strict=True):
+            text.emit(f"store {whole} {piece}, ptr {at}, align {_PAST}, !nontemporal !2")
+        text.jump(done)
+        text.put(usual)
+        return done
 
     def _gather(self, type_: str, place: Place, mask: str | None) -> str:
         return self.gather(type_, self.pointers(place), mask)
@@ -303,6 +359,12 @@ def shaped(module: Module, type_: int, scalar: Callable[[], Value]) -> object:
     """Return a value of a type, whose scalars come in order."""
     parts = module.parts(type_)
     return [shaped(module, part, scalar) for part in parts] if parts else scalar()
+
+
+def _order(places: Iterable[int | None]) -> str:
+    """Return the order of a ``shufflevector``; None stands for any number."""
+    found = [f"i32 {'poison' if k is None else k}" for k in places]
+    return f"<{len(found)} x i32> <{', '.join(found)}>"
 
 
 def _short(type_: str) -> str:

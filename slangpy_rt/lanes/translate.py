@@ -2,10 +2,11 @@
 
 The text has one function that is seen from outside::
 
-    void run(push, first, last, nx, ny, nz)
+    void run(push, first, last, nx, ny, nz, past, bytes)
 
-It runs the groups ``first`` to ``last`` of nx * ny * nz. ``push`` points to the kernel's push constants. The function
-holds group memory and frames on its stack; kernels that need more than a thread's stack has are refused.
+It runs the groups ``first`` to ``last`` of nx * ny * nz. ``push`` points to the kernel's push constants. A whole
+vector that a thread stores once goes past the caches if it lies among the ``bytes`` from the address ``past`` on. The
+function holds group memory and frames on its stack; kernels that need more than a thread's stack has are refused.
 """
 
 from __future__ import annotations
@@ -187,10 +188,12 @@ def _width_for(size: tuple[int, int, int], widest: int) -> int:
     return (rows or whole or [4])[0]
 
 
+# ``run`` is not inlined: what calls it would have the whole kernel a second time.
 _ATTRIBUTES = """attributes #0 = { nounwind alwaysinline "prefer-vector-width"="512" "min-legal-vector-width"="512" }
-attributes #1 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }
+attributes #1 = { nounwind noinline "prefer-vector-width"="512" "min-legal-vector-width"="512" }
 !0 = !{!"branch_weights", i32 2000, i32 1}
-!1 = !{!"branch_weights", i32 1, i32 2000}"""
+!1 = !{!"branch_weights", i32 1, i32 2000}
+!2 = !{i32 1}"""
 
 
 def _run(steps: int, shared: int, frames: int, barriers: bool, heap: bool) -> str:
@@ -201,23 +204,24 @@ def _run(steps: int, shared: int, frames: int, barriers: bool, heap: bool) -> st
     """
     call = (
         "call i32 @step(ptr %push, i32 %x, i32 %y, i32 %z, i32 %n.x, i32 %n.y, i32 %n.z, i32 %s, ptr %shared, "
-        "ptr %f, i32 %now)"
+        "ptr %f, i32 %now, i64 %past, i64 %bytes)"
     )
+    parameters = "ptr %push, i64 %first, i64 %last, i64 %nx, i64 %ny, i64 %nz, i64 %past, i64 %bytes"
     size = _rounded(max(_LINE, shared))
     memory = f"""  %shared = alloca [{size} x i8], align 64
   %frames = alloca [{max(_LINE, frames)} x i8], align 64
 """
-    end = "  ret void\n}"
+    release, declared = "", ""
     if heap:
         memory = f"""  %taken = call ptr @malloc(i64 {_LINE + size + frames})
   %address = ptrtoint ptr %taken to i64
-  %past = and i64 %address, {_LINE - 1}
-  %skip = sub i64 {_LINE}, %past
+  %behind = and i64 %address, {_LINE - 1}
+  %skip = sub i64 {_LINE}, %behind
   %shared = getelementptr i8, ptr %taken, i64 %skip
   %frames = getelementptr i8, ptr %shared, i64 {size}
 """
-        end = f"  call void @free(ptr %taken)\n{end}\ndeclare ptr @malloc(i64)\ndeclare void @free(ptr)"
-    head = f"""define void @run(ptr %push, i64 %first, i64 %last, i64 %nx, i64 %ny, i64 %nz) #1 {{
+        release, declared = "  call void @free(ptr %taken)\n", "\ndeclare ptr @malloc(i64)\ndeclare void @free(ptr)"
+    head = f"""define void @run({parameters}) #1 {{
 entry:
 {memory}  %states = alloca [{steps} x i32], align 64
   %n.x = trunc i64 %nx to i32
@@ -277,7 +281,20 @@ after:
   %over = icmp eq i32 %waits1, 0
   br i1 %over, label %next, label %round
 """
-    return head + middle + "next:\n  %g1 = add i64 %g, 1\n  br label %groups\nend:\n" + end
+    # Later stores of this thread, such as that it is done, must not be seen before those past the caches.
+    end = f"""next:
+  %g1 = add i64 %g, 1
+  br label %groups
+end:
+  %fenced = icmp eq i64 %bytes, 0
+  br i1 %fenced, label %leave, label %fence
+fence:
+  fence seq_cst
+  br label %leave
+leave:
+{release}  ret void
+}}{declared}"""
+    return head + middle + end
 
 
 def _rounded(size: int) -> int:

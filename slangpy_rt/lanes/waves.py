@@ -1,6 +1,6 @@
 """Wave operations: a wave is the W lanes of a vector, and its active lanes are those of the mask.
 
-A quad is four lanes that follow each other. Clustered and partitioned operations are refused.
+A quad is four lanes that follow each other. Clustered operations are refused.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from slangpy_rt.lanes.shapes import ANY, Kind, Shape
 from slangpy_rt.lanes.text import SIZES, Value, number, scalar_value
 
 _REDUCE, _INCLUSIVE, _EXCLUSIVE = 0, 1, 2  # group operations of SPIR-V
+# The same among the lanes of a part of the wave.
+_PARTITIONED = {6: _REDUCE, 7: _INCLUSIVE, 8: _EXCLUSIVE}
 # By name: what joins two numbers, and the number that changes nothing; bounds of integers are made from their bits.
 _JOIN: dict[str, tuple[str, float | str]] = {
     "IAdd": ("add", 0), "FAdd": ("fadd", -0.0), "IMul": ("mul", 1), "FMul": ("fmul", 1.0),
@@ -51,6 +53,9 @@ class Waves:
             return method(values, operation, mask)
         if name in _JOIN and operation <= _EXCLUSIVE and len(values) == 1:
             return each(lambda value: self.reduced(name, value, operation, mask), values[0])
+        if name in _JOIN and operation in _PARTITIONED and len(values) == 2:
+            part = flat(values[1])[0]
+            return each(lambda value: self._joined_in(name, value, part, _PARTITIONED[operation], mask), values[0])
         raise UnsupportedKernel(f"OpGroupNonUniform{name} with operation {operation}")
 
     def first(self, mask: str | None) -> Value:
@@ -64,11 +69,8 @@ class Waves:
     def reduced(self, name: str, value: Value, operation: int, mask: str | None) -> Value:
         """Join the numbers of the active lanes, or of those before each lane."""
         text, w, type_ = self.text, self.text.width, value.type
-        join, neutral = _JOIN[name]
-        bits = 8 * SIZES[type_]
-        if isinstance(neutral, str):
-            neutral = (1 << bits - 1) - 1 if neutral == "most" else -(1 << bits - 1)
-        empty, whole = number(type_, neutral), text.whole(type_)
+        join = _JOIN[name][0]
+        empty, whole = self._neutral(name, type_), text.whole(type_)
         vector = text.vector(value)
         if mask is not None:
             vector = text.let(f"select {text.whole('i1')} {mask}, {whole} {vector}, {whole} {text.vector(empty)}")
@@ -82,6 +84,23 @@ class Waves:
             found = self._joined(join, found, self._moved(found, step, empty))
             step *= 2
         return found if operation == _INCLUSIVE else self._moved(found, 1, empty)
+
+    def _joined_in(self, name: str, value: Value, part: Value, operation: int, mask: str | None) -> Value:
+        """Join, for each lane, the numbers of the lanes whose bits its part has, or of those before it among them."""
+        n, type_ = self.numbers, value.type
+        join, empty = _JOIN[name][0], self._neutral(name, type_)
+        part = Value("i32", self.text.vector(part), ANY)
+        lanes = self._lanes()
+        if operation != _REDUCE:
+            # 2 << lane is 0 for lane 31, and 0 - 1 has all bits set.
+            one = number("i32", 2 if operation == _INCLUSIVE else 1)
+            part = n.op("and", part, n.op("sub", n.op("shl", one, lanes), number("i32", 1)))
+        found, vector = Value(type_, self.text.vector(empty), ANY), self.text.vector(value)
+        for k in range(self.text.width):
+            other = scalar_value(type_, self.text.lane(type_, vector, str(k)))
+            taken = n.compare("icmp ne", n.op("and", part, number("i32", 1 << k)), number("i32", 0))
+            found = n.select(taken, self._joined(join, found, other), found)
+        return found
 
     def _folded(self, join: str, vector: str, type_: str) -> str:
         """Join the halves of a vector again and again: the order does not depend on the processor."""
@@ -103,6 +122,12 @@ class Waves:
         if join in ("smin", "umin", "smax", "umax", "minnum", "maxnum"):
             return self.numbers.intrinsic(join, a, b)
         return self.numbers.op(join, a, b)
+
+    def _neutral(self, name: str, type_: str) -> Value:
+        neutral, bits = _JOIN[name][1], 8 * SIZES[type_]
+        if isinstance(neutral, str):
+            neutral = (1 << bits - 1) - 1 if neutral == "most" else -(1 << bits - 1)
+        return number(type_, neutral)
 
     def _moved(self, value: Value, step: int, empty: Value) -> Value:
         text, w = self.text, self.text.width
@@ -153,10 +178,28 @@ class Waves:
         return scalar_value(value.type, self.text.lane(value.type, self.text.vector(value), lane.text))
 
     def _ballot(self, values: list[object], operation: int, mask: str | None) -> object:
-        bits = self.text.bits(self.text.both(mask, self._vector(values[0])))
+        word = self._word(self.text.bits(self.text.both(mask, self._vector(values[0]))))
+        return [word, *[number("i32", 0)] * 3]
+
+    def _word(self, bits: str) -> Value:
         w = self.text.width
-        word = bits if w == 32 else self.text.let(f"zext i{w} {bits} to i32")
-        return [scalar_value("i32", word), *[number("i32", 0)] * 3]
+        return scalar_value("i32", bits if w == 32 else self.text.let(f"zext i{w} {bits} to i32"))
+
+    def _partitionnv(self, values: list[object], operation: int, mask: str | None) -> object:
+        """The lanes with the same value as each lane, as bits."""
+        n, text, found = self.numbers, self.text, number("i32", 0)
+        parts = [Value(part.type, text.vector(part), ANY) for part in flat(values[0])]
+        for k in range(text.width):
+            same = None
+            for part in parts:
+                other = scalar_value(part.type, text.lane(part.type, part.text, str(k)))
+                equal = n.compare("icmp eq" if part.type[0] == "i" else "fcmp oeq", part, other)
+                same = equal if same is None else n.op("and", same, equal)
+            assert same is not None
+            found = n.op("or", found, n.select(same, number("i32", 1 << k), number("i32", 0)))
+        if mask is not None:
+            found = n.op("and", found, self._word(text.bits(mask)))
+        return [Value("i32", text.vector(found), ANY), *[number("i32", 0)] * 3]
 
     def _inverseballot(self, values: list[object], operation: int, mask: str | None) -> Value:
         return self._bit(flat(values[0])[0], LANES)

@@ -159,7 +159,8 @@ class Writer:
         return "\n".join(
             [
                 "define internal i32 @step(ptr noalias %push, i32 %gx, i32 %gy, i32 %gz, i32 %nx, i32 %ny, i32 %nz, "
-                f"i32 %step, ptr noalias %shared, ptr noalias %frame, i32 %state) #0{attached} {{",
+                f"i32 %step, ptr noalias %shared, ptr noalias %frame, i32 %state, i64 %past, "
+                f"i64 %bytes) #0{attached} {{",
                 "entry:", *self.text.entry, *records, *lines, "}",
             ]
         )  # fmt: skip
@@ -181,7 +182,7 @@ class Writer:
                 for one in node.instructions:
                     if self.debug and one.location:
                         self.text.place = self.debug.place(one.location) or self.text.place
-                    self.instructions.write(one, mask, region.exposed)
+                    self.instructions.write(one, mask, region.exposed, not self.loops)
                 continue
             if isinstance(node, Leave):
                 return self._leave(node.target, mask, region)

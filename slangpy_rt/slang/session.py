@@ -293,7 +293,8 @@ class Session(CompilerSession):
                 check_globals(self._library.native, used, self._every_module(), self._texts.values())
                 code = exported(code, entry)
             if not self.target.program:
-                code = completed(code, self.target.format, self._double_math, self._statics)
+                double_math = None if self.target.lane_threads else self._double_math
+                code = completed(code, self.target.format, double_math, self._statics)
             if self.target.lane_threads:
                 code = with_texture_calls(code, self._texture_functions)
             layout = linked.call("IComponentType.getLayout", 0, None)

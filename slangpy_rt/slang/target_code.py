@@ -187,7 +187,7 @@ def _named_buffers(texts: Iterable[str]) -> str:
     return f"; the module declares {', '.join(dict.fromkeys(found))}" if found else ""
 
 
-def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics: bool) -> bytes:
+def completed(code: bytes, form: str, double_math: Callable[[], bytes] | None, statics: bool) -> bytes:
     """Return target code in which functions that the target or Slang's prelude lacks, or has wrong, are replaced.
 
     Static variables without an initial value begin as zeros.
@@ -198,8 +198,8 @@ def completed(code: bytes, form: str, double_math: Callable[[], bytes], statics:
         The code that Slang wrote.
     form : str
         Its format, ``Target.format``.
-    double_math : callable
-        A function without parameters that returns the SPIR-V code of ``shaders/double_math.slang``.
+    double_math : callable or None
+        As of ``Emission``.
     statics : bool
         Whether the modules may have static variables that are not ``const``.
     """

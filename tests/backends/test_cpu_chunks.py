@@ -14,6 +14,7 @@ import slangpy_rt as spy
 from slangpy_rt.backends.cpu.kernel import MOST_CHUNKS
 from slangpy_rt.backends.cpu.threads import Work
 from tests.depth import sampled
+from tests.lanes_off import without_lanes
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _RUN_FIRST = ctypes.CFUNCTYPE(
@@ -44,11 +45,8 @@ def run_first(request: pytest.FixtureRequest) -> Iterator[RunFirst]:
         function = _RUN_FIRST(code.address("run_first"))
         yield lambda work, run, count: function(work, run, count, b"", 32)
         return
-    with pytest.MonkeyPatch.context() as patch:
-        # Without llvmlite the device's kernels are C++, which have elements.
-        patch.setattr("slangpy_rt.backends.cpu.backend.llvmlite_identity", str)
-        device = spy.Device("cpu")
-    with device:
+    with spy.Device("cpu") as device, pytest.MonkeyPatch.context() as patch:
+        without_lanes(device, patch)
         module: Any = spy.Module.load_from_source(device, "chunks", "float add(float a, float b) { return a + b; }")
         module.add(np.ones(4, np.float32), np.ones(4, np.float32))
         kernel = next(iter(module.add._calls.values())).kernel

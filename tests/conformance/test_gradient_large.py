@@ -7,7 +7,7 @@ import pytest
 from _gradients import folded, integers, load, modes, same, seed_of, tensor
 
 import slangpy_rt as spy
-from tests.depth import needs, sampled
+from tests.depth import deep, needs, sampled
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,28 @@ def test_columns_and_rows_of_large_calls(module: spy.Module, columns: int) -> No
             same(x.grad, times * folded(b * g, shape))
         if shape == (columns,):
             assert "column" in modes(module.mul.bwds.explain(x, y, _result=r))["a.grad_out"]
+
+
+@pytest.mark.parametrize("columns", [16, 33, pytest.param(1024, marks=deep), pytest.param(2100, marks=deep)])
+def test_columns_in_lanes(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are no multiple of a vector, and blocks of columns; groups end within the rows."""
+    pytest.importorskip("llvmlite.binding")
+    with spy.Device("cpu") as device:
+        monkeypatch.setattr(device.backend, "range_target", None)  # no other form takes the place
+        module, rows = load(device), 3 * 997
+        b, g = integers(rows, columns), integers(rows, columns, seed=1)
+        y, r = tensor(module, b).with_grads(), seed_of(module, g)
+        x, number = (tensor(module, integers(*shape, seed=2)).with_grads() for shape in ((columns,), (1,)))
+        module.mul.bwds(x, y, _result=r)
+        same(x.grad, folded(b * g, (columns,)))
+        same(y.grad, integers(columns, seed=2) * g)
+        module.mul.bwds(number, y, _result=r)
+        same(number.grad, folded(b * g, (1,)))
+        # Rows of two dimensions, whose walks along them differ.
+        apart = tensor(module, np.repeat(b.reshape(3, 997, columns), 2, 1)).with_grads()
+        z = tensor(module, integers(columns, seed=2)).with_grads()
+        module.mul.bwds(z, apart[:, ::2], _result=seed_of(module, g.reshape(3, 997, columns)))
+        same(z.grad, folded(b * g, (columns,)))
 
 
 @needs("grouped calls")

@@ -61,7 +61,7 @@ def run(
     """Run SPIR-V in lanes, compiled for a debugger if settings of one are given."""
     kernel, loaded = compiled(code, width, contract, debug)
     push = ctypes.create_string_buffer(packed(arguments), 256)
-    loaded.run(ctypes.addressof(push), 0, groups[0] * groups[1] * groups[2], *groups)
+    loaded.run(ctypes.addressof(push), 0, groups[0] * groups[1] * groups[2], *groups, 0, 0)
     return kernel
 
 

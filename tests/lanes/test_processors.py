@@ -41,7 +41,7 @@ def ran(compiler: LlvmCompiler) -> tuple[np.ndarray, np.ndarray]:
     a, counts = np.linspace(-3, 3, 128, dtype=np.float32), np.zeros(4, np.int32)
     loaded = compiler.load(compiler.compile(translate(KERNELS.code("mixed"), 32).text))
     push = ctypes.create_string_buffer(packed((a, counts, 120)), 256)
-    loaded.run(ctypes.addressof(push), 0, 2, 2, 1, 1)
+    loaded.run(ctypes.addressof(push), 0, 2, 2, 1, 1, 0, 0)
     return a, counts
 
 

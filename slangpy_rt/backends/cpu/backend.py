@@ -83,7 +83,9 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
             groups = Caps(_MAX_GROUPS, _SCALARS, features | {"atomic_float"}, _WAVE)
             # Neighbouring threads are the lanes of a vector, which loads their elements at once.
             target = target_of("spirv", "spirv_1_5", "pointer", groups)
-            self.target = replace(target, lane_threads=True, texture_modules=("_spy_addresses",))
+            constants = *target.constants, "export static const bool _spy_packed_vectors = true;"
+            modules = ("_spy_addresses",)
+            self.target = replace(target, constants=constants, lane_threads=True, texture_modules=modules)
             if debug:
                 self.target = replace(self.target, flags=DEBUG_FLAGS)
                 self._llvm += " for a debugger"

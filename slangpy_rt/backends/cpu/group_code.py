@@ -21,7 +21,11 @@ define void @run_groups(i64 %first, i64 %last, ptr %block) #1 {{
   %nx = load i64, ptr %block
   %ny = load i64, ptr %y
   %nz = load i64, ptr %z
-  call void @run(ptr %push, i64 %first, i64 %last, i64 %nx, i64 %ny, i64 %nz)
+  %past.at = getelementptr i64, ptr %block, i64 3
+  %past = load i64, ptr %past.at
+  %bytes.at = getelementptr i64, ptr %block, i64 4
+  %bytes = load i64, ptr %bytes.at
+  call void @run(ptr %push, i64 %first, i64 %last, i64 %nx, i64 %ny, i64 %nz, i64 %past, i64 %bytes)
   ret void
 }}
 """

@@ -10,8 +10,9 @@ MARK = b"slangpy_rt groups\n"
 SPIRV = b"\x03\x02\x23\x07"
 # After the mark: how many object files there are, and of each its size before it.
 COUNT, SIZE = struct.Struct("<I"), struct.Struct("<Q")
-# The number of groups each way, before the argument block, whose 16 byte alignment it keeps.
-HEAD = struct.Struct("<3q8x")
+# The number of groups each way, and the address and the bytes of what is written past the caches: before the argument
+# block, whose 16 byte alignment it keeps.
+HEAD = struct.Struct("<3qQq8x")
 # Options of Slang's command line for a debugger: lines and variables in SPIR-V that is not optimized.
 DEBUG_FLAGS = ("-g2", "-O0")
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable
 from math import inf, prod
 from typing import Any
@@ -22,6 +23,7 @@ from slangpy_rt.backends.cpu.kernel import (
 )
 from slangpy_rt.backends.cpu.llvm import LlvmCompiler, LoadedObject
 from slangpy_rt.backends.cpu.shared_launches import shared_text
+from slangpy_rt.backends.cpu.streaming import STREAMED_BYTES
 from slangpy_rt.core.target import KernelInfo
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p)
@@ -32,6 +34,10 @@ _RUN_FIRST = ctypes.CFUNCTYPE(
 _RUN_SHARED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 # The functions by which threads share launches of groups.
 SHARED = shared_text(PROBE, PROBE_ENOUGH, MOST_CHUNKS, PROBE_SECONDS, WORTH_SECONDS, CHUNK_SECONDS)
+
+
+# The threads that a coarse group is worth: one is a small launch, and few are shared.
+COARSE = 1024
 
 
 class GroupKernel(Kernel):
@@ -45,7 +51,9 @@ class GroupKernel(Kernel):
     probe, enough : int
         The most groups that run without a look at the time, and the groups after which a launch is shared or not.
     threads : int
-        Threads of a group.
+        Threads of a group, or as many as its work is worth.
+    large : float
+        From how many groups on outputs are written past the caches, by the same code: the argument block tells it.
     """
 
     __slots__ = (
@@ -63,18 +71,34 @@ class GroupKernel(Kernel):
         self.run_list: Callable[[Any, int], None] = _kept(_RUN_LIST(shared.address("run_list")), shared)
         self.run_first: Callable[..., int] = _kept(_RUN_FIRST(shared.address("run_first")), shared)
         self.run_shared: Callable[[Any], int] = _kept(_RUN_SHARED(shared.address("run_shared")), (code, shared))
-        self.streaming, self.streaming_address, self.large = self.run, self.address, inf
-        self.threads = prod(info.group_size)
+        self.threads = COARSE if info.coarse else prod(info.group_size)
+        self.streaming, self.streaming_address = self.run, self.address
+        each = sum(nbytes for _, nbytes in info.streamed)
+        self.large = -(-STREAMED_BYTES // (each * self.threads)) if each else inf
         # ``run_first`` takes the number of threads of a group in place of ``coarse``.
         self.coarse = self.threads
         self.unit = max(1, PROBE // self.threads)
         self.probe, self.enough = self.unit, max(1, PROBE_ENOUGH // self.threads)
 
+    def past(self, count: int, args: bytes) -> tuple[int, int]:
+        """Return the address and the bytes of the outputs that a launch of `count` groups writes past the caches.
+
+        An output that is an argument too is left out: its lines are in a cache when it is written. What lies between
+        two outputs may be among the bytes.
+        """
+        words, threads = struct.unpack_from(f"<{len(args) // 8}Q", args), count * self.threads
+        starts = ((words[offset // 8], nbytes) for offset, nbytes in self.info.streamed)
+        places = [(start, start + nbytes * threads) for start, nbytes in starts if words.count(start) == 1]
+        if not places:
+            return 0, 0
+        first = min(start for start, _ in places)
+        return first, max(end for _, end in places) - first
+
     @staticmethod
     def range_of(groups: tuple[int, int, int], args: bytes) -> tuple[int, bytes]:
-        """Return the number of groups and the argument block that ``run`` takes."""
+        """Return the number of groups and the argument block that ``run`` takes, for a small launch."""
         x, y, z = groups
-        return x * y * z, HEAD.pack(x, y, z) + args
+        return x * y * z, HEAD.pack(x, y, z, 0, 0) + args
 
 
 def load_groups(compiler: LlvmCompiler, binary: bytes, shared: LoadedObject, info: KernelInfo) -> GroupKernel:

@@ -8,15 +8,18 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import platform
+import sys
 import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from slangpy_rt.backends.cpu.half_conversions import HALF_CONVERSIONS
+from slangpy_rt.lanes.doubles import CALLED, PREFIX
 
-# run(push, first, last, nx, ny, nz): see lanes/translate.py.
-_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 5)
+# run(push, first, last, nx, ny, nz, past, bytes): see lanes/translate.py.
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 7)
 _LOCK = threading.Lock()  # LLVM's passes share tables
 
 
@@ -65,6 +68,8 @@ class LlvmCompiler:
             llvm.initialize_native_target()
             llvm.initialize_native_asmprinter()
         self._llvm = llvm
+        for name, address in _c_functions().items():
+            llvm.add_symbol(name, address)
         self.cpu = llvm.get_host_cpu_name() if cpu is None else cpu
         self.features = llvm.get_host_cpu_features().flatten() if features is None else features
         # Processors of other kinds that LLVM compiles for here have the instructions.
@@ -118,6 +123,15 @@ class LlvmCompiler:
                 engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             engine.finalize_object()
             return LoadedObject(engine)
+
+
+@cache
+def _c_functions() -> dict[str, int]:
+    """Return the addresses of C's functions of double that kernels call, by their names in a kernel's text."""
+    names = {"darwin": "libSystem.dylib", "win32": "ucrtbase.dll"}
+    library = ctypes.CDLL(names.get(sys.platform, "libm.so.6"))
+    found = {PREFIX + name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in CALLED}
+    return {name: address for name, address in found.items() if address}
 
 
 def llvmlite_identity() -> str:

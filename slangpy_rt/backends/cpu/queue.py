@@ -53,7 +53,9 @@ class CpuQueue(Queue):
             if kernel.grouped:  # type: ignore[attr-defined]
                 # As ``GroupKernel.range_of`` has it, without a call.
                 x, y, z = groups
-                count, args = x * y * z, HEAD.pack(x, y, z) + args
+                count = x * y * z
+                past = kernel.past(count, args) if count >= kernel.large else (0, 0)  # type: ignore[attr-defined]
+                args = HEAD.pack(x, y, z, *past) + args
             if count <= kernel.probe:  # type: ignore[attr-defined]
                 kernel.run(0, count, args)  # type: ignore[attr-defined]
                 return

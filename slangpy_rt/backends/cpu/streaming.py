@@ -2,7 +2,8 @@
 
 An ordinary store reads the line that it changes from memory first. Here a kernel writes a block of elements to a
 buffer in the first cache, from which stores without that read move it to its place. The kernel itself is the same:
-its argument block is a copy in which each output's pointer leads to the buffer. Nothing here decides when.
+its argument block is a copy in which each output's pointer leads to the buffer. Nothing here decides when. Kernels in
+lanes have such stores themselves (``lanes/places.py``).
 """
 
 from __future__ import annotations

@@ -14,12 +14,13 @@ class Emission:
     ----------
     form : str
         The format, ``Target.format``.
-    double_math : callable
-        A function without parameters that returns the SPIR-V code of ``shaders/double_math.slang``.
+    double_math : callable or None
+        A function without parameters that returns the SPIR-V code of ``shaders/double_math.slang``; None for a target
+        that takes instructions for functions of double, as ``lanes`` does.
     statics : bool
         Whether the modules may have static variables that are not ``const``.
     """
 
     form: str
-    double_math: Callable[[], bytes]
+    double_math: Callable[[], bytes] | None
     statics: bool = True

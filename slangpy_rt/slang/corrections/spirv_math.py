@@ -2,8 +2,9 @@
 
 Slang 2026.12 writes these instructions for double too, and drivers then compute garbage. Each becomes a call of a
 function of ``shaders/double_math.slang``: ``%r = OpExtInst %double %glsl Sin %x`` becomes
-``%r = OpFunctionCall %double %_spy_Sin %x``. So do ``exp2`` of a scalar, which Slang writes as
-``double(exp2(float(x)))``, and ``log10``, whose factor Slang rounds to float: both get the precision of double.
+``%r = OpFunctionCall %double %_spy_Sin %x``. For ``lanes`` they stay instructions of that set. So do ``exp2`` of a
+scalar, which Slang writes as ``double(exp2(float(x)))``, and ``log10``, whose factor Slang rounds to float: both get
+the precision of double.
 
 A module without optimizations has Slang's functions under their names. In it ``exp10``, ``sinpi``, ``cospi`` and
 ``tanpi``, and the constants of ``rounded_constants``, are replaced too. A module without doubles stays as it is.
@@ -15,6 +16,7 @@ import struct
 from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
+from slangpy_rt.lanes.doubles import FURTHER
 from slangpy_rt.slang import spirv
 from slangpy_rt.slang.corrections.canary import Canary
 from slangpy_rt.slang.corrections.correction import Correction
@@ -31,6 +33,7 @@ LACKING = {
     29: "Exp2", 30: "Log2",
 }  # fmt: skip
 
+_NUMBERS = {name: k for k, name in LACKING.items()} | {name.capitalize(): k for name, k in FURTHER.items()}
 _EXP2, _LOG = 29, 28
 _F_MUL, _VECTOR_TIMES_SCALAR, _RETURN_VALUE = 133, 142, 254
 # The two words of log10(e), rounded to float; Slang writes log10(x) of double as log(x) times this constant.
@@ -68,16 +71,16 @@ class Use(NamedTuple):
     size: int
 
 
-def with_doubles(code: bytes, library: Callable[[], bytes]) -> bytes:
+def with_doubles(code: bytes, library: Callable[[], bytes] | None) -> bytes:
     """Return a module that calls functions in place of instructions which GLSL.std.450 lacks for double.
 
     Parameters
     ----------
     code : bytes
         SPIR-V that Slang wrote.
-    library : callable
+    library : callable or None
         A function without parameters that returns the SPIR-V code of ``shaders/double_math.slang``. It is called only
-        if one of its functions is needed.
+        if one of its functions is needed. None stands for instructions in place of calls.
     """
     if not has_doubles(code):
         return code
@@ -88,9 +91,13 @@ def with_doubles(code: bytes, library: Callable[[], bytes]) -> bytes:
     found = {id(use.words): use for use in _lacking(module)}
     if not found:
         return module.bytes() if rounded else code
+    set_ = next(iter(_sets(module)))
+    if library is None:
+        for each in found.values():
+            each.words[:] = instruction(spirv.EXT_INST, *each.words[1:3], set_, _NUMBERS[each.name], *each.operands)
+        return module.bytes()
     names = sorted({use.name for use in found.values()})
     old, module.body = module.body, []
-    set_ = next(iter(_sets(module)))
     ids = Functions(library()).copy([f"_spy_{name}" for name in names], module, set_)
     copied, module.body = module.body, []
     double = module.find(spirv.TYPE_FLOAT, 64)
