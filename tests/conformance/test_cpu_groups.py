@@ -283,7 +283,8 @@ float f(Texture2D<float> t, int x) { return WaveActiveSum(t[int2(x, 0)]); }
 groupshared float4 tile[64];
 [shader("compute")] [numthreads(8, 8, 1)]
 void pairs(
-    Texture2D<float4> t, SamplerState s, RWTexture2D<float4> to, uint3 i : SV_DispatchThreadID, uint k : SV_GroupIndex)
+    Texture2D<float4> t, SamplerState s, RWTexture2D<float4> to,
+    uint3 i : SV_DispatchThreadID, uint k : SV_GroupIndex)
 {
     uint w, h;
     to.GetDimensions(w, h);
