@@ -303,6 +303,99 @@ void pairs(
     np.testing.assert_array_equal(to.to_numpy().reshape(13, 12, 2, 4)[:, :, ::-1], texels.reshape(13, 12, 2, 4))
 
 
+PARTS = """
+uint match(int x) { return WaveMatch(x).x; }
+uint of_pairs(float2 x) { return WaveMatch(x).x; }
+uint of_some(int x) { uint found = 0; if (x % 3 != 0) found = WaveMatch(x).x; return found; }
+int sums(int x, int y) { return WaveMultiPrefixSum(y, WaveMatch(x)); }
+float products(int x, float y) { return WaveMultiPrefixProduct(y, WaveMatch(x)); }
+uint bits(int x, uint y) { return WaveMultiPrefixBitOr(y, WaveMatch(x)); }
+"""
+
+
+def test_parts_of_a_wave(device: spy.Device) -> None:
+    m: Any = spy.Module.load_from_source(device, "test_parts_of_a_wave", PARTS)
+    r = np.random.default_rng(4)
+    x = r.integers(0, 5, 96).astype(np.int32)
+    waves = x.reshape(3, 32)
+    equal = waves[:, :, None] == waves[:, None, :]
+    powers = np.uint64(1) << np.arange(32, dtype=np.uint64)
+    np.testing.assert_array_equal(m.match(x), (equal * powers).sum(2).reshape(-1))
+    pairs = np.stack([x % 2, x // 2], 1).astype(np.float32)
+    np.testing.assert_array_equal(m.of_pairs(pairs), (equal * powers).sum(2).reshape(-1))
+    some = equal & (waves % 3 != 0)[:, :, None] & (waves % 3 != 0)[:, None, :]
+    np.testing.assert_array_equal(m.of_some(x), (some * powers).sum(2).reshape(-1))
+    before = equal & np.tri(32, k=-1, dtype=bool)
+    y = r.integers(-9, 9, 96).astype(np.int32)
+    np.testing.assert_array_equal(m.sums(x, y), (before * y.reshape(3, 1, 32)).sum(2).reshape(-1))
+    z = r.choice([0.5, 1, 2], 96).astype(np.float32)
+    wanted = np.where(before, z.reshape(3, 1, 32), 1).prod(2)
+    np.testing.assert_array_equal(m.products(x, z), wanted.reshape(-1))
+    u = r.integers(0, 1 << 31, 96).astype(np.uint32)
+    wanted = np.bitwise_or.reduce(np.where(before, u.reshape(3, 1, 32), np.uint32(0)), 2)
+    np.testing.assert_array_equal(m.bits(x, u), wanted.reshape(-1))
+
+
+REMAINDERS = """
+float f(float x, float y) { return fmod(x, y); }
+half h(half x, half y) { return fmod(x, y); }
+"""
+
+
+def test_remainders_are_exact(device: spy.Device) -> None:
+    """Vulkan's own may be off by the divisor."""
+    m: Any = spy.Module.load_from_source(device, "test_remainders", REMAINDERS)
+    r = np.random.default_rng(0)
+    x, y = (r.standard_normal(5000) * 10.0 ** r.uniform(-37, 37, 5000) for _ in range(2))
+    edges = np.array([0, -0.0, 1, -4, 4, np.inf, -np.inf, np.nan, 1e-40, -1e-45, 3e38])
+    x, y = np.append(x, np.repeat(edges, 11)), np.append(y, np.tile(edges, 11))
+    with np.errstate(all="ignore"):
+        for function, kind in ((m.f, np.float32), (m.h, np.float16)):
+            a, b = x.astype(kind), y.astype(kind)
+            found, wanted = function(a, b), np.fmod(a, b)
+            np.testing.assert_array_equal(found, wanted)
+            assert (np.signbit(found) == np.signbit(wanted))[~np.isnan(wanted)].all()
+
+
+LARGE = """
+import slangpy_rt;
+groupshared float much[300000];
+float walk(int n, float x)
+{
+    float a[20000];
+    for (int i = 0; i < 20000; ++i)
+        a[i] = x + i;
+    float s = 0;
+    for (int i = 0; i < n; ++i)
+        s += a[(i * 7919 + n) % 20000];
+    return s;
+}
+[numthreads(64, 1, 1)] void apart(uint3 t : SV_DispatchThreadID, uint k : SV_GroupIndex, RWTensor<float, 1> x)
+{
+    float a[6000];
+    for (int i = 0; i < 6000; ++i)
+        a[i] = x[t.x] + i;
+    much[4000 * k + 17] = a[(k * 101) % 6000];
+    GroupMemoryBarrierWithGroupSync();
+    x[t.x] = much[4000 * (63 - k) + 17] + a[(k * 37) % 6000];
+}
+"""
+
+
+def test_variables_that_are_too_large_for_a_stack(device: spy.Device) -> None:
+    m: Any = spy.Module.load_from_source(device, "test_large_variables", LARGE)
+    n, x = np.arange(1000, dtype=np.int32) % 50, np.linspace(0, 1, 1000).astype(np.float32)
+    steps = np.arange(50)[:, None]
+    wanted = np.where(steps < n, x.astype(float) + (steps * 7919 + n) % 20000, 0).sum(0)
+    np.testing.assert_allclose(m.walk(n, x), wanted, rtol=1e-5)
+    values = np.random.default_rng(0).random(640).astype(np.float32)
+    tensor = spy.Tensor.from_numpy(device, values)
+    m.apart.dispatch(640, x=tensor)
+    k, first = np.arange(640) % 64, np.arange(640) // 64 * 64
+    shared = values + (k * 101) % 6000
+    np.testing.assert_allclose(tensor.to_numpy(), shared[first + 63 - k] + values + (k * 37) % 6000, rtol=1e-6)
+
+
 REFUSED = {
     "float f(uint x) { return WaveActiveSum(float(BFloat16(x))); }": "does not translate a number format other than",
     """
