@@ -1,7 +1,7 @@
 """Edits SPIR-V as lists of 32-bit words: adds types and constants to a module, copies functions from another module.
 
-The tables describe only the operands of instructions that ``shaders/double_math.slang`` compiles to; copying another
-instruction raises KeyError. Modules are not validated.
+The tables describe only the operands of instructions that ``shaders/double_math.slang`` and ``cpu_textures.slang``
+compile to; copying another instruction raises KeyError. Modules are not validated.
 """
 
 from __future__ import annotations

@@ -277,10 +277,30 @@ void k(uint3 t : SV_DispatchThreadID, RWTensor<float, 1> x)
 
 
 def test_textures_in_functions_with_groups(device: spy.Device) -> None:
-    text = "float f(Texture2D<float> t, int x) { return WaveActiveSum(t[int2(x, 0)]); }"
+    text = """
+float f(Texture2D<float> t, int x) { return WaveActiveSum(t[int2(x, 0)]); }
+
+groupshared float4 tile[64];
+[shader("compute")] [numthreads(8, 8, 1)]
+void pairs(
+    Texture2D<float4> t, SamplerState s, RWTexture2D<float4> to,
+    uint3 i : SV_DispatchThreadID, uint k : SV_GroupIndex)
+{
+    uint w, h;
+    to.GetDimensions(w, h);
+    tile[k] = t.SampleLevel(s, (float2(i.xy) + 0.5f) / float2(w, h), 0);
+    GroupMemoryBarrierWithGroupSync();
+    if (i.x < w && i.y < h)
+        to[i.xy] = tile[k ^ 1];
+}
+"""
     m: Any = spy.Module.load_from_source(device, "test_textures_groups", text)
     found = m.f(spy.Texture.from_numpy(device, np.arange(4, dtype=np.float32)[None]), np.arange(4, dtype=np.int32))
     np.testing.assert_array_equal(np.asarray(found), [6, 6, 6, 6])
+    texels = np.random.default_rng(0).random((13, 24, 4)).astype(np.float32)
+    to = spy.Texture.from_numpy(device, np.zeros_like(texels))
+    m.pairs.dispatch((24, 13), spy.Texture.from_numpy(device, texels), {"filter": "nearest"}, to)
+    np.testing.assert_array_equal(to.to_numpy().reshape(13, 12, 2, 4)[:, :, ::-1], texels.reshape(13, 12, 2, 4))
 
 
 PARTS = """

@@ -199,6 +199,7 @@ def test_a_component_changes_alone(device: spy.Device, atomic: spy.Module) -> No
 
 REFUSED = {
     "whole cube": ("TextureCube<uint4>", "Gather(s, float3(x))", "Gather of whole numbers in a cube"),
+    "status": ("Texture2D<float4>", "SampleLevel(s, float2(x), 0, int2(0), status)", "a sparse texture"),
     "a clamp": (
         "Texture2D<float4>", "SampleGrad(s, float2(x), float2(x), float2(x), int2(1), 1.0)",
         "a level clamped by a call",
@@ -211,7 +212,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(device: spy.Device, name: str) -> None:
     kind, call, used = REFUSED[name]
-    text = f"float f({kind} t, SamplerState s, float x) {{ return t.{call}.x; }}"
+    text = f"float f({kind} t, SamplerState s, float x) {{ uint status; return t.{call}.x; }}"
     module = spy.Module.load_from_source(device, f"gathers_{name.replace(' ', '_')}", text)
     type_ = "cube" if "Cube" in kind else "2d"
     dtype = np.uint32 if "uint" in kind else np.float32
