@@ -92,7 +92,7 @@ class GroupReductions:
     def __init__(self, device: Any) -> None:
         self._device = device
         self._none = Tensor.empty(device, (0, 0), "int")
-        self._division = _CORES if device.backend.library_target.lane_threads else _GPU
+        self._division = _CORES if device.backend.target.lane_threads else _GPU
 
     def along(self, name: str, array: Layout, axis: int, of: str, into: str, count: int) -> GroupReduction:
         """Return the launches that reduce arrays of scalars along one axis.

@@ -77,7 +77,7 @@ class Program:
 
     def __init__(self, device: DeviceCore, kind: Kind) -> None:
         # Devices without groups compute a block of the result in each thread.
-        target = device.backend.library_target
+        target = device.backend.target
         self._groups, self._lanes = target.groups, target.lane_threads
         chosen = {"SPY_CPU": not self._groups, "SPY_LANES": self._lanes}
         self._kernel = kernel_of(device, kind, macros_of(device, kind) | chosen)
@@ -112,7 +112,7 @@ def check_size(device: DeviceCore, result: View) -> None:
     UnsupportedError
         If it has.
     """
-    if not device.backend.library_target.groups:
+    if not device.backend.target.groups:
         return
     *_, rows, columns = result.shape
     limit = device.caps.max_groups
@@ -160,7 +160,7 @@ def kernel_of(device: DeviceCore, kind: Kind, macros: Mapping[str, Any]) -> Kern
 
 def most_matrices(device: DeviceCore) -> int:
     """Return the most matrices of a launch."""
-    return device.caps.max_groups[2] if device.backend.library_target.groups else 2**31
+    return device.caps.max_groups[2] if device.backend.target.groups else 2**31
 
 
 def storage_of(device: DeviceCore, element: str) -> tuple[str, int]:
