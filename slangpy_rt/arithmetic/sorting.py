@@ -104,8 +104,9 @@ def _order(known: Scans, row: Any) -> Any:
     module = known.module("sort", SORT, held=held, bits=bits, key=key, before=before)
     keys = Tensor.empty(row.device, row.shape, bits)
     module["keys"](row, _result=keys)
-    if known.groups is not None:
-        return known.groups.order(keys, count).reshape(*row.shape)
+    groups = known.sorting(row.shape[-1])
+    if groups is not None:
+        return groups.order(keys, count).reshape(*row.shape)
     size, others = row.shape[-1], row.shape[:-1]
     parts, each = parts_of(size, prod(others))
     numbers = known.numbers(parts)

@@ -36,7 +36,7 @@ RESULTS = {
     "int": ("int",),
 }
 # Rows and columns of a group's tile: of matmul_blocks.slang, matmul_tiles.slang and matmul_lanes.slang.
-_BLOCK, _TILE, _LANES = (144, 256), (64, 64), (96, 64)
+_BLOCK, _TILE, _LANES = (144, 256), (64, 64), (144, 64)
 
 
 class Kind(NamedTuple):
