@@ -338,9 +338,10 @@ def _capabilities(device: spy.Device) -> frozenset[str]:
     target = device.backend.target
     has |= {"grouped calls"} if target.groups else set()
     has |= {"wide threads"} if target.groups and not target.lane_threads else set()
-    has |= {"ranges"} if not device.backend.library_target.groups else set()
+    spare = device.backend.range_target or target
+    has |= {"ranges"} if not spare.groups else set()
     has |= {"groups"} if target.groups else set()
-    formats = {target.format, device.backend.library_target.format}
+    formats = {target.format, spare.format}
     has |= {name for name, format in (("C++", "cpp"), ("SPIR-V", "spirv")) if format in formats}
     if "pointers" not in has:
         has |= {"no pointers"}

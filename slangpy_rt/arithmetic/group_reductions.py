@@ -15,10 +15,31 @@ from slangpy_rt.core.dtypes import element_type
 
 _FILE = "_spy_reduce.slang"
 _THREADS = 256
-# Groups that give a large device enough to do, and the most of a launch, which every API allows.
-_BUSY, _MOST = 1024, 32768
+# The most groups of a launch, which every API allows.
+_MOST = 32768
 # Elements of each lane from which on a row is worth another group.
 _DEEP = 32
+
+
+class _Division(NamedTuple):
+    """How rows are divided among threads.
+
+    Attributes
+    ----------
+    busy : int
+        Groups that give a device enough to do.
+    inner, outer : int
+        The most threads of a row whose elements lie beside each other, and of another one.
+    """
+
+    busy: int
+    inner: int
+    outer: int
+
+
+_GPU = _Division(1024, _THREADS, 8)
+# Where threads are lanes of vectors, one vector has a row, and another one the same columns of several rows.
+_CORES = _Division(32, 32, 4)
 
 
 class _Step(NamedTuple):
@@ -71,6 +92,7 @@ class GroupReductions:
     def __init__(self, device: Any) -> None:
         self._device = device
         self._none = Tensor.empty(device, (0, 0), "int")
+        self._division = _CORES if device.backend.target.lane_threads else _GPU
 
     def along(self, name: str, array: Layout, axis: int, of: str, into: str, count: int) -> GroupReduction:
         """Return the launches that reduce arrays of scalars along one axis.
@@ -92,9 +114,9 @@ class GroupReductions:
         rows, size = prod(array.shape[k] for k in others), array.shape[axis]
         reach = [abs(array.strides[k]) for k in others if array.shape[k] > 1]
         inner = not reach or abs(array.strides[axis]) <= min(reach)
-        lanes = _lanes(rows, size, inner)
+        lanes = _lanes(rows, size, inner, self._division)
         abreast = _THREADS // lanes
-        parts = max(1, min(-(-_BUSY * abreast // max(rows, 1)), -(-size // (lanes * _DEEP))))
+        parts = max(1, min(-(-self._division.busy * abreast // max(rows, 1)), -(-size // (lanes * _DEEP))))
         parts = -(-size // -(-size // parts))
         order = (*others, axis)
         reads = self._layout(array.element.name, *([x[k] for k in order] for x in (array.shape, array.strides)))
@@ -106,7 +128,7 @@ class GroupReductions:
         kind = "sum" if name == "mean" else name
         first = self._step(kind, reads, None, rows, size, parts, lanes, inner, (of, between), count)
         again = self._layout(between, (rows, parts))
-        lanes = _lanes(rows, parts, True)
+        lanes = _lanes(rows, parts, True, self._division)
         if place:
             last = self._step(name, reads, again, rows, parts, 1, lanes, True, (of, into), count)
         else:
@@ -156,9 +178,9 @@ class GroupReductions:
         )
 
 
-def _lanes(rows: int, size: int, inner: bool) -> int:
+def _lanes(rows: int, size: int, inner: bool, division: _Division) -> int:
     """Return how many threads take part in a row, a power of 2."""
     # Several elements of each where there are enough rows, and where neighbours read those of other rows.
-    each = 8 if rows * size > _BUSY * _THREADS or not inner else 2
-    most = _THREADS if inner else 8
+    each = 8 if rows * size > division.busy * _THREADS or not inner else 2
+    most = division.inner if inner else division.outer
     return min(most, 1 << max(0, (-(-size // each) - 1).bit_length()))

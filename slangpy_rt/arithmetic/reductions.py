@@ -125,7 +125,7 @@ class Reductions:
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self._groups = GroupReductions(device) if device.backend.library_target.groups else None
+        self._groups = GroupReductions(device) if device.backend.target.groups else None
         self._plans: dict[tuple[Any, ...], _Plan] = {}
         self._modules: dict[tuple[str, str], Module] = {}
         self._counts: dict[tuple[int, int], Tensor] = {}

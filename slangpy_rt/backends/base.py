@@ -311,7 +311,9 @@ class Backend(ABC):
         What kernels are compiled to.
     range_target : Target or None
         What kernels over ranges of elements are compiled to, on a device that has such kernels besides those of
-        ``target``: modules of this project that are written for ranges, and functions that ``target`` cannot express.
+        ``target``: those of ``range_modules``, and functions that ``target`` cannot express.
+    range_modules : frozenset of str
+        Modules of this project whose kernels are faster over ranges of elements.
     caps : Caps
         What the device can do.
     description : str
@@ -329,6 +331,7 @@ class Backend(ABC):
     name: ClassVar[str]
     target: Target
     range_target: Target | None = None
+    range_modules: ClassVar[frozenset[str]] = frozenset()
     caps: Caps
     description: str
     queue: Queue
@@ -342,10 +345,9 @@ class Backend(ABC):
         found.inside = Inside()
         return found
 
-    @property
-    def library_target(self) -> Target:
-        """What kernels of this project's own modules are compiled to."""
-        return self.range_target or self.target
+    def target_of(self, module: str) -> Target:
+        """Return what kernels of a module of this project are compiled to."""
+        return self.range_target if self.range_target and module in self.range_modules else self.target
 
     @classmethod
     @abstractmethod

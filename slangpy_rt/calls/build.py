@@ -210,7 +210,7 @@ def _finish_on_a_target(
     otherwise = partial(describe, target=target) if len(forms) > 1 else None
     if ranges is None:
         return _finish(scope, forms[0](target=target), order, outcome, options, otherwise)
-    if scope.source.is_ours:
+    if scope.source.target == ranges:
         return _finish(scope, describe(target=ranges), order, outcome, options)
     try:
         return _finish(scope, forms[0](target=target), order, outcome, options, otherwise)

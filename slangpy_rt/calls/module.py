@@ -457,6 +457,6 @@ def _source(
     constants = table(where, "constants", constants)
     linked = tuple(module._scope.source for module in link)
     backend, folders = device.backend, device.include_paths
-    target = backend.library_target if is_ours(Path(path)) else backend.target
+    target = backend.target_of(Path(path).stem) if is_ours(Path(path)) else backend.target
     with compiling(f"module {name}", device.name, "Slang"):
         return Source(device.cache, target, name, path, text, folders, flags, constants, linked, places)

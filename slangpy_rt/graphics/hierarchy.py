@@ -62,7 +62,7 @@ class Hierarchy:
             first[0] = 1
             counts = Tensor.from_numpy(device, first)
             spans[:1].copy_from(np.array([[0, count - 1]], np.int32))
-            parts = 64 if device.backend.library_target.entry == "range" else 1 << 14
+            parts = 64 if device.backend.target.entry == "range" else 1 << 14
             for level in range(_LEVELS):
                 self._kernels["_spy_divide"](
                     over((parts,)),

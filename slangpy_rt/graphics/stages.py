@@ -233,7 +233,7 @@ class Stages:
                 ),
             }
             try:
-                made = source.on(scope.device.backend.library_target).followed_by(texts, dict(options.constants))
+                made = source.on(scope.device.backend.target).followed_by(texts, dict(options.constants))
             except CompileError as error:
                 internal = "is not accessible from the current context" in str(error)
                 hint = " It is internal to its module; write 'public' in front of it." * internal

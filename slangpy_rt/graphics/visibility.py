@@ -111,7 +111,8 @@ class Kernels:
         self._draw_and_put, self._put_side, self._beyond, self._find_pairs, self._find_pairs_of = (
             silhouettes[f"_spy_{name}"] for name in ("drawAndPut", "putSide", "beyond", "findPairs", "findPairsOf")
         )
-        self._is_cpu = device.backend.library_target.entry == "range"
+        target = device.backend.target
+        self._is_cpu = target.entry == "range" or target.lane_threads
         self._last: tuple[ReferenceType[Any], Triangles] | None = None
         self._antialias: dict[str, Any] = {}
         self._steps: dict[str, Any] = {}

@@ -63,12 +63,14 @@ class Variables:
         dynamic: list[tuple[int, int]] = []
         type_ = self.types[variable]
         for k, index in enumerate(indices):
+            parts = self.module.parts(type_)
             if (variable, tuple(path)) in self.arrays:
                 dynamic.append((k, self.module.types[type_].count))
                 path.append(ANY)
             else:
-                path.append(index)
-            type_ = self.module.parts(type_)[0 if path[-1] == ANY else index]
+                # Code that never runs may have an index behind the end.
+                path.append(min(index, len(parts) - 1))
+            type_ = parts[max(path[-1], 0)]
         strides, stride = [], 1
         for k, count in reversed(dynamic):
             strides.append((k, stride))

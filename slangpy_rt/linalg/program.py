@@ -35,8 +35,8 @@ RESULTS = {
     "int8_t": ("int",),
     "int": ("int",),
 }
-# Rows and columns of a group's tile: of matmul_blocks.slang and matmul_tiles.slang.
-_BLOCK, _TILE = (144, 256), (64, 64)
+# Rows and columns of a group's tile: of matmul_blocks.slang, matmul_tiles.slang and matmul_lanes.slang.
+_BLOCK, _TILE, _LANES = (144, 256), (64, 64), (96, 64)
 
 
 class Kind(NamedTuple):
@@ -77,15 +77,17 @@ class Program:
 
     def __init__(self, device: DeviceCore, kind: Kind) -> None:
         # Devices without groups compute a block of the result in each thread.
-        self._groups = device.backend.library_target.groups
-        self._kernel = kernel_of(device, kind, macros_of(device, kind) | {"SPY_CPU": not self._groups})
+        target = device.backend.target
+        self._groups, self._lanes = target.groups, target.lane_threads
+        chosen = {"SPY_CPU": not self._groups, "SPY_LANES": self._lanes}
+        self._kernel = kernel_of(device, kind, macros_of(device, kind) | chosen)
 
     def division(self, result: View) -> tuple[Kernel, tuple[int, int, int]]:
         """Return the kernel, which takes a, b, c, the factor and the bias, and the threads for a result."""
         count, rows, columns = result.shape
         # Of few rows a block has half as many, so that there are blocks for several threads.
         block = (_BLOCK[0] // 2 if rows <= 2 * _BLOCK[0] else _BLOCK[0], _BLOCK[1])
-        tile = _TILE if self._groups else block
+        tile = _LANES if self._lanes else _TILE if self._groups else block
         x, y, z = self._kernel.threads_of_group
         return self._kernel, (-(-columns // tile[1]) * x, -(-rows // tile[0]) * y, count * z)
 
@@ -110,7 +112,7 @@ def check_size(device: DeviceCore, result: View) -> None:
     UnsupportedError
         If it has.
     """
-    if not device.backend.library_target.groups:
+    if not device.backend.target.groups:
         return
     *_, rows, columns = result.shape
     limit = device.caps.max_groups
@@ -143,6 +145,7 @@ def macros_of(device: DeviceCore, kind: Kind) -> dict[str, Any]:
         "SPY_CPU": False,
         "SPY_WGMMA": False,
         "SPY_WAVES": False,
+        "SPY_LANES": False,
         "SPY_PTX": False,
     }
 
@@ -157,7 +160,7 @@ def kernel_of(device: DeviceCore, kind: Kind, macros: Mapping[str, Any]) -> Kern
 
 def most_matrices(device: DeviceCore) -> int:
     """Return the most matrices of a launch."""
-    return device.caps.max_groups[2] if device.backend.library_target.groups else 2**31
+    return device.caps.max_groups[2] if device.backend.target.groups else 2**31
 
 
 def storage_of(device: DeviceCore, element: str) -> tuple[str, int]:

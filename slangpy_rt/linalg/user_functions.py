@@ -277,7 +277,7 @@ class Inlined:
             + (folder / "_spy_matmul.slang").read_text("utf-8"),
         }
         try:
-            made = source.on(self._scope.device.backend.library_target).followed_by(texts, constants)
+            made = source.on(self._scope.device.backend.target).followed_by(texts, constants)
         except CompileError as error:
             internal = "is not accessible from the current context" in str(error)
             hint = " It is internal to its module; write 'public' in front of it." * internal

@@ -43,7 +43,6 @@ from slangpy_rt.slang.files import (
 )
 from slangpy_rt.slang.linked_text import check_macros, with_macros
 from slangpy_rt.slang.locate import compiler_version, shader_directory, shaders
-from slangpy_rt.slang.shader_modules import is_ours
 from slangpy_rt.slang.text import blank, undefining
 
 if TYPE_CHECKING:
@@ -287,11 +286,6 @@ class Source:
     def prints(self) -> bool:
         """Whether functions of this module or of a linked one may call ``printf``."""
         return any(source.info.prints for source in (*self._linked, self))
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether the text is one of this project."""
-        return is_ours(Path(self.path))
 
     @property
     def groups(self) -> bool:

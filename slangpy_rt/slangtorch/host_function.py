@@ -191,7 +191,7 @@ class HostFunction:
     def _load(self, device: Device) -> Kernel:
         text = self._program.text
         kernels = [(code.sig.name, [parameter for _, parameter in code.params]) for code in self._kernels]
-        target = device.backend.library_target
+        target = device.backend.target
         written = host_text(
             text.path, text.text, self._program.others, self._program.defines, self.name,
             [p for _, p in self.params], self.result, kernels, target, self._program.hidden,

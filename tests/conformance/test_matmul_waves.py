@@ -38,7 +38,7 @@ def waves(backend_name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[
 
     with spy.Device(backend_name) as device:
         features = device.caps.features
-        if not device.backend.library_target.groups or "pointers" not in features:
+        if not device.backend.target.groups or "pointers" not in features:
             pytest.skip("there are no groups, or no pointers")
         if "mma" not in features:
             monkeypatch.setattr(cores, "multiplies", lambda device, element: element in wave_cores._FACTORS)

@@ -45,6 +45,8 @@ _SCALARS = frozenset(
 _CACHE_LIMIT = 1 << 30
 # ``WAVE`` of lanes/translate.py, which is imported with the first kernel that uses groups.
 _WAVE = 32
+# Few of their threads have anything to do, so that most lanes of a vector wait.
+_RANGE_MODULES = frozenset({"_spy_antialias", "_spy_silhouettes"})
 # As on CUDA, so that their product fits 64 bits. Launches over elements are not limited.
 _MAX_GROUPS = (2**31 - 1, 65535, 65535)
 
@@ -68,6 +70,7 @@ class CpuBackend(CpuImages, Records, ZeroCopy):
     """
 
     name = "cpu"
+    range_modules = _RANGE_MODULES
     queue: CpuQueue
 
     def __init__(self, index: int = 0, *, debug: bool = False, deterministic: bool = False) -> None:
