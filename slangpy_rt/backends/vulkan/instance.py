@@ -42,6 +42,7 @@ _WANTED = {
         "shaderStorageImageWriteWithoutFormat",
         "samplerAnisotropy",
         "imageCubeArray",
+        "shaderImageGatherExtended",
     },
     "VkPhysicalDeviceVulkan11Features": {
         "storageBuffer16BitAccess",
