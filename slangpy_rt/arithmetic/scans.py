@@ -36,8 +36,8 @@ class Scans:
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        # In lanes, sums over columns take 16 times as long by groups, and large sorts 1.4 times; but sums of one row 0.6
-        # times, and sorts of rows that are one tile a quarter.
+        # In lanes, sums over columns take 16 times as long by groups and large sorts 1.4 times; sums of one row take
+        # 0.6 times as long, and sorts of short rows a quarter.
         target = device.backend.target
         by_groups = GroupScans(device) if target.groups else None
         self.groups = None if target.lane_threads else by_groups
