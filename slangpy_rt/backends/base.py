@@ -311,9 +311,11 @@ class Backend(ABC):
         What kernels are compiled to.
     range_target : Target or None
         What kernels over ranges of elements are compiled to, on a device that has such kernels besides those of
-        ``target``: those of ``range_modules``, and functions that ``target`` cannot express.
+        ``target``: functions that ``target`` cannot express, and those that the next three attributes name.
     range_modules : frozenset of str
         Modules of this project whose kernels are faster over ranges of elements.
+    range_imports, range_gradients : frozenset of str
+        Modules of this project whose importers are faster over ranges of elements: all their functions, or gradients.
     caps : Caps
         What the device can do.
     description : str
@@ -332,6 +334,8 @@ class Backend(ABC):
     target: Target
     range_target: Target | None = None
     range_modules: ClassVar[frozenset[str]] = frozenset()
+    range_imports: ClassVar[frozenset[str]] = frozenset()
+    range_gradients: ClassVar[frozenset[str]] = frozenset()
     caps: Caps
     description: str
     queue: Queue

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -212,6 +213,10 @@ def _finish_on_a_target(
         return _finish(scope, forms[0](target=target), order, outcome, options, otherwise)
     if scope.source.target == ranges:
         return _finish(scope, describe(target=ranges), order, outcome, options)
+    if _is_faster_over_ranges(scope, options):
+        # A function that uses its thread group has the other form, whose errors are those of other functions.
+        with suppress(CompileError, UnsupportedError):
+            return _finish(scope, describe(target=ranges), order, outcome, options)
     try:
         return _finish(scope, forms[0](target=target), order, outcome, options, otherwise)
     except (CompileError, UnsupportedError) as refusal:
@@ -222,6 +227,12 @@ def _finish_on_a_target(
             raise (lack if isinstance(refusal, CompileError) else refusal) from None
         except CompileError:
             raise refusal from None
+
+
+def _is_faster_over_ranges(scope: Scope, options: Options) -> bool:
+    backend, uses = scope.device.backend, scope.source.uses
+    gradients = backend.range_gradients if options.derivative == "backward" else ()
+    return any(map(uses, (*backend.range_imports, *gradients)))
 
 
 class _Ready(NamedTuple):

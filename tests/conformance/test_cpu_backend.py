@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import slangpy_rt as spy
@@ -125,3 +127,39 @@ def test_local_variables_beyond_a_threads_stack_are_refused(compiler: str) -> No
     env = {**os.environ, "SLANGPY_RT_CACHE_DIR": "", "SLANGPY_RT_CXX": compiler}
     done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, env=env, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+IMPORTS = """
+import IMPORTED;
+[Differentiable] float twice(float x) { return 2 * x; }
+float total(float x) { return WaveActiveSum(x); }
+"""
+
+
+def test_functions_that_are_faster_in_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is a C++ compiler, functions that trace rays are C++, and gradients of those with networks."""
+    with spy.Device("cpu") as device:
+        if device.backend.range_target is None:
+            pytest.skip("one of the two compilers is missing")
+        loaded: list[bool] = []
+        load = device.backend.load
+
+        def noted(binary: bytes, info: Any) -> Any:
+            kernel = load(binary, info)
+            loaded.append(kernel.grouped)  # type: ignore[attr-defined]
+            return kernel
+
+        monkeypatch.setattr(device.backend, "load", noted)
+        x = np.arange(32, dtype=np.float32)
+        argument = spy.Tensor.from_numpy(device, x).with_grads()
+        seed = spy.Tensor.empty(device, (32,)).with_grads(grad_in=spy.Tensor.full(device, (32,), 1))
+        for imported, grouped in {"rays": [False, False, True], "mlp": [True, False, True]}.items():
+            module: Any = spy.Module.load_from_source(
+                device, f"test_imports_{imported}", IMPORTS.replace("IMPORTED", imported)
+            )
+            loaded.clear()
+            np.testing.assert_array_equal(module.twice(x), 2 * x)
+            module.twice.bwds(argument, _result=seed)
+            np.testing.assert_array_equal(module.total(x), x.sum())
+            assert loaded == grouped
+        np.testing.assert_array_equal(argument.grad.to_numpy(), 4)
