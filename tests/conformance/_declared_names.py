@@ -10,7 +10,7 @@ import numpy as np
 import slangpy_rt as spy
 
 # Functions of Slang's that take four numbers, its vectors, a type of float's own: the module would call those.
-CALLED = frozenset({"InterlockedCompareExchange", "uint4", "float4", "Differential"})
+CALLED = frozenset({"InterlockedCompareExchange", "int4", "uint4", "uint64_t4", "float4", "Differential"})
 X = np.arange(4, dtype=np.float32)
 
 # Declarations and function, options of the call, its first arguments, and the names whose weights are added up.
