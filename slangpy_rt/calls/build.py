@@ -214,7 +214,7 @@ def _finish_on_a_target(
     if scope.source.target == ranges:
         return _finish(scope, describe(target=ranges), order, outcome, options)
     if _is_faster_over_ranges(scope, options):
-        # A function that uses its thread group has the other form, whose errors are those of other functions.
+        # C++ has no thread groups. Functions that use them are compiled for ``target`` below, which reports errors.
         with suppress(CompileError, UnsupportedError):
             return _finish(scope, describe(target=ranges), order, outcome, options)
     try:

@@ -178,7 +178,7 @@ def describe_call(
         operands, copies = _with_copies(leaves, operands, merged.shape, prod(asked) if tiled else 0)
     trees = trees_of(every, names, bounds, operands, spell)
     count = prod(shape)
-    # Without columns of which a thread has one sum, a vector of lanes walks over elements that follow each other.
+    # Except for columns with one sum a thread, a vector of lanes walks over elements that follow each other.
     sums = {o.access for o in operands if o.summed}
     in_lanes = in_lanes and bool(sums) and (column_sums > 0 or "column" not in sums)
     if in_lanes and not asked:

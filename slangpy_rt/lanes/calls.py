@@ -73,7 +73,7 @@ def scalar_types(module: Module, id_: int) -> list[str]:
 
 
 def returned(types: Iterable[str]) -> str:
-    """Return the LLVM type of a function's result from those of its scalars over the lanes."""
+    """Return the LLVM type of a function's result; `types` are those of its scalars, vectors included."""
     found = list(types)
     return found[0] if len(found) == 1 else "{ " + ", ".join(found) + " }" if found else "void"
 

@@ -1,9 +1,9 @@
 """The CPU backend: kernels run over ranges of thread groups or of elements, divided among the threads of a pool.
 
 Device memory is host memory, so NumPy arrays are used in place. ``group_compiler`` compiles kernels from SPIR-V by
-the llvmlite package, W threads in the lanes of vectors. For kernels that it does not translate, and for those of this
-project, Slang emits C++ with ``run(begin, end, call)``, which g++, clang++ or the zig of the ziglang wheel compiles
-to a shared library. If one of the two is missing, all kernels take the other's form.
+the llvmlite package; the lanes of a vector are W threads. For kernels that it does not translate, and those that are
+faster as C++, Slang emits C++ with ``run(begin, end, call)``. g++, clang++ or the zig of the ziglang wheel compiles
+it to a shared library. If llvmlite or the C++ compiler is missing, the other one compiles all kernels.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ DEBUG_FLAGS = ("-g2", "-O0")
 
 
 def packed(objects: Sequence[bytes]) -> bytes:
-    """Return the binary of a kernel: its object file, and those of functions that it calls."""
+    """Return the binary of a kernel from its object file and the object files of the functions that it calls."""
     parts = (part for each in objects for part in (SIZE.pack(len(each)), each))
     return b"".join((MARK, COUNT.pack(len(objects)), *parts))
 
